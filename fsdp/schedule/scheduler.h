@@ -1,0 +1,99 @@
+// Scheduler: four inputs per unit -> ordered verbs on Device, Collectives and UnitMemory. Overlap is decided here and
+// nowhere else. Sees units, lanes, events and bytes; no tensor, no clock.
+//
+// Life of a step (fsdp.md 4.16):
+//   begin_step        the all-gather lane waits for the optimizer event of the step before (I3)
+//   pre_forward(i)    gather i unless ready; issue prefetches as far as the gate allows; compute waits for AG(i) only
+//   post_forward(i)   give the full parameters back, by the unit's rule, behind the compute's event
+//   pre_backward(i)   as pre_forward, with the backward order and mode (none, post, pre:k)
+//   post_backward(i)  give parameters back; [post: prefetch]; take a reduce slot; pack; reduce on its lane
+//   end_backward      units that never came are reduced as zeros, unused prefetches are freed, all reduces waited for
+//   begin_optimizer / end_optimizer   around the update; the optimizer event is recorded, gradients are released
+//
+// Orders of both passes are recorded in the first step; from the second on prefetch follows the record. When the order
+// changes the rest of that pass gathers on demand, the order is recorded anew, and a warning says so.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fsdp/comm/collectives.h"
+#include "fsdp/core/memory_meter.h"
+#include "fsdp/device/device.h"
+#include "fsdp/schedule/unit_memory.h"
+#include "fsdp/schedule/verb_log.h"
+
+namespace fsdp {
+
+enum class BackwardPrefetch : std::uint8_t { kNone, kPost, kPre };
+
+// How many unsharded units may be in flight at once (kept units, such as the root, do not count).
+struct GateLimit {
+  enum class Kind : std::uint8_t { kNone, kUnits, kBytes } kind = Kind::kUnits;
+  std::int64_t value = 2;
+};
+
+struct SchedulerOptions {
+  int forward_prefetch = 1;
+  BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
+  int backward_depth = 1;
+  GateLimit max_inflight;  // `auto` is resolved by auto_gate()
+  int reduce_scatter_slots = 2;
+  bool own_reduce_scatter_communicator = false;
+  std::vector<UnitId> forward_order, backward_order;  // explicit prefetch order; empty: recorded
+};
+GateLimit auto_gate(int forward_prefetch, BackwardPrefetch mode, int backward_depth);
+
+// What the scheduler knows of a unit.
+struct UnitTraits {
+  std::string name;
+  bool gathers = true;                // false: no_shard, or alone in its group: always ready
+  bool reshard_after_forward = true;  // false: kept until its post-backward
+  bool reshard_after_backward = true;
+  bool all_reduces = false;  // no_shard: the gradients are all-reduced
+  bool reduces = true;       // false: nothing trainable, or alone in its group without need for a collective
+  Bytes unsharded_bytes = 0;
+};
+
+struct SchedulerStats {
+  std::int64_t all_gathers = 0, reduce_scatters = 0, all_reduces = 0;
+  std::int64_t prefetch_hits = 0;       // the unit's turn came and its gather had been issued ahead
+  std::int64_t prefetch_misses = 0;     // a recorded order was there and the gather was issued on demand all the same
+  std::int64_t prefetch_unused = 0;     // gathered ahead and freed at the end of the pass without use
+  std::int64_t order_changes = 0;
+};
+
+class Scheduler {
+ public:
+  // The references must outlive the scheduler. `meter` may be null; it gets the context for causes.
+  Scheduler(std::vector<UnitTraits> units, const SchedulerOptions& options, Device& device, Collectives& collectives,
+            UnitMemory& memory, MemoryMeter* meter);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  void begin_step();
+  void pre_forward(UnitId unit);
+  void post_forward(UnitId unit);
+  void pre_backward(UnitId unit);
+  void post_backward(UnitId unit);
+  void end_backward();
+  void begin_optimizer();
+  void end_optimizer();
+
+  void set_log(VerbLog* log);  // null: off
+  const SchedulerStats& stats() const;
+  // Sentences for the user since the last call.
+  std::vector<std::string> take_warnings();
+  // Rolling hash of (kind, unit, bytes, dtype) of this step's collectives: ranks compare it.
+  std::uint64_t step_hash() const;
+  // The last collective issued, for messages about hangs: "all_gather of model.layers.3, backward".
+  std::string last_collective() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> s_;
+};
+
+}  // namespace fsdp
