@@ -1,5 +1,5 @@
-// CaseSettings: one point of a sweep, as typed values. One table drives the flags of `run`, the keys of a spec, the JSON
-// that ranks get, --help, and the canonical text that a case id is made from.
+// CaseSettings: one point of a sweep, as typed values. One table drives the flags of `run`, the keys of a spec, the
+// JSON that ranks get, --help, and the canonical text that a case id is made from.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -58,9 +58,9 @@ struct CaseSettings {
 
 // One row of the settings table.
 struct SettingInfo {
-  std::string name;     // "forward_prefetch"; the flag is --forward-prefetch
-  std::string values;   // what --help shows: "0, 1, ..."
-  std::string help;     // one line, with the unit
+  std::string name;      // "forward_prefetch"; the flag is --forward-prefetch
+  std::string values;    // what --help shows: "0, 1, ..."
+  std::string help;      // one line, with the unit
   std::string standard;  // default as text
 };
 const std::vector<SettingInfo>& setting_table();
@@ -73,6 +73,10 @@ std::vector<std::pair<std::string, std::string>> all_settings(const CaseSettings
 // Checks settings against each other and against what this build can do. Throws ConfigError (bad), EnvironmentError
 // (needs something that is absent: the text holds the remedy).
 void validate(const CaseSettings& c);
+// The same for `plan`, which runs nothing: every device and dtype is allowed.
+void validate_for_plan(const CaseSettings& c);
+// Sentences for the user about settings that are allowed but work against each other.
+std::vector<std::string> setting_warnings(const CaseSettings& c);
 
 // Typed views, after validate(). They throw ConfigError too.
 ModelSettings model_of(const CaseSettings& c);
@@ -83,7 +87,8 @@ Wire wire_of(const CaseSettings& c);
 fsdp::Bytes memory_budget_of(const CaseSettings& c);  // MemoryMeter::kNoBudget for none
 fsdp::Nanos step_timeout_of(const CaseSettings& c);
 
-// Stable id: model family, wrap, and 12 hex digits of a hash of the canonical settings, e.g. "llama-block-1f0a9c3b77de".
+// Stable id: model family, wrap, and 12 hex digits of a hash of the canonical settings, e.g.
+// "llama-block-1f0a9c3b77de".
 std::string case_id(const CaseSettings& c);
 // JSON of all settings (strings and numbers as in the table); the inverse applies each key.
 std::string to_json(const CaseSettings& c);

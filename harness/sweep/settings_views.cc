@@ -1,0 +1,220 @@
+// Typed views of the settings, their checks against each other, what this version refuses, and the case id.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "fsdp/core/errors.h"
+#include "fsdp/core/memory_meter.h"
+#include "fsdp/plan/wrap_policy.h"
+#include "harness/sweep/quantities.h"
+#include "harness/sweep/settings.h"
+#include "harness/sweep/text.h"
+
+namespace harness {
+namespace {
+
+bool starts_with(const std::string& text, const char* head) { return text.rfind(head, 0) == 0; }
+bool hybrid(const CaseSettings& c) { return starts_with(c.strategy, "hybrid_shard"); }
+
+// What this version does not do yet. A row goes when the work that brings the setting lands.
+struct Refusal {
+  bool (*applies)(const CaseSettings& c);
+  bool for_plan;     // `plan` refuses it too
+  bool environment;  // absent from this build: exit code 3 instead of 2
+  const char* text;
+};
+constexpr Refusal kRefusals[] = {
+    {[](const CaseSettings& c) { return c.device == "cuda"; }, false, true,
+     "[device] this shardscope is built without CUDA; use --device cpu, or build with -DSHARDSCOPE_CUDA=ON on a "
+     "machine with a CUDA toolkit and a CUDA LibTorch"},
+    {[](const CaseSettings& c) { return c.device == "virtual"; }, false, false,
+     "[device] virtual is not in this version of run and sweep; use cpu, or `shardscope plan` for sizes alone"},
+    {[](const CaseSettings& c) { return c.accumulate > 1; }, true, false,
+     "[accumulate] more than 1 micro-batch is not in this version; use 1"},
+    {[](const CaseSettings& c) { return c.checkpoint == "block"; }, true, false,
+     "[checkpoint] block is not in this version; use none"},
+    {[](const CaseSettings& c) { return c.layout == "per_parameter"; }, true, false,
+     "[layout] per_parameter is not in this version; use flat"},
+    {[](const CaseSettings& c) { return c.param_dtype == "bf16"; }, false, false,
+     "[param_dtype] bf16 is not in this version; use fp32"},
+    {[](const CaseSettings& c) { return c.reduce_dtype == "bf16"; }, false, false,
+     "[reduce_dtype] bf16 is not in this version; use fp32"},
+    {[](const CaseSettings& c) { return c.clip != "none"; }, false, false,
+     "[clip] a gradient norm is not in this version; use none"},
+    {hybrid, true, false,
+     "[strategy] hybrid_shard and hybrid_shard_zero2 are not in this version; use full_shard, shard_grad_op or "
+     "no_shard"},
+    {[](const CaseSettings& c) { return whole_number(c.reshard_after_forward).has_value(); }, true, false,
+     "[reshard_after_forward] a group size is not in this version; use auto, true or false"},
+    {[](const CaseSettings& c) { return c.prefetch_order != "recorded"; }, true, false,
+     "[prefetch_order] a file is not in this version; use recorded"},
+    {[](const CaseSettings& c) { return !c.hardware.empty(); }, true, false,
+     "[hardware] is not in this version; leave it out"},
+    {[](const CaseSettings& c) { return !c.network.empty(); }, true, false,
+     "[network] is not in this version; leave it out"},
+    {[](const CaseSettings& c) { return c.ranks_per_node != 0; }, true, false,
+     "[ranks_per_node] is not in this version; leave it out"},
+};
+
+void check_support(const CaseSettings& c, bool plan) {
+  for (const Refusal& r : kRefusals) {
+    if ((plan && !r.for_plan) || !r.applies(c)) continue;
+    if (r.environment) throw fsdp::EnvironmentError(r.text);
+    throw fsdp::ConfigError(r.text);
+  }
+}
+
+void check_each_other(const CaseSettings& c) {
+  model_of(c);
+  fsdp::parse_wrap(c.wrap, unit_options_of(c));
+  scheduler_options_of(c);
+  wire_of(c);
+  if (hybrid(c)) {
+    const int group = unit_options_of(c).group;
+    if (c.world % group != 0) {
+      throw fsdp::ConfigError(
+          fmt::format("[strategy] {} does not divide world {}; use a group size that does", c.strategy, c.world));
+    }
+  }
+  if (c.collectives == "nccl" && c.device != "cuda") {
+    throw fsdp::ConfigError(
+        fmt::format("[collectives] nccl needs device cuda, not {}; use auto, local or gloo", c.device));
+  }
+  if (c.collectives == "gloo" && c.device != "cpu") {
+    throw fsdp::ConfigError(fmt::format("[collectives] gloo needs device cpu, not {}; use auto", c.device));
+  }
+}
+
+std::string file_content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// A part of a case id: letters, digits and a few marks, short.
+std::string id_part(const std::string& text, std::size_t longest) {
+  std::string out;
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_') {
+      out += c;
+    } else if (!out.empty() && out.back() != '_' && c != ':') {
+      out += '_';
+    }
+    if (out.size() == longest) break;
+  }
+  while (!out.empty() && out.back() == '_') out.pop_back();
+  return out;
+}
+
+std::string stem(const std::string& path) {
+  const std::string file = path.substr(path.find_last_of('/') + 1);
+  return file.substr(0, file.find_last_of('.'));
+}
+
+}  // namespace
+
+void validate(const CaseSettings& c) {
+  check_support(c, false);
+  check_each_other(c);
+}
+
+void validate_for_plan(const CaseSettings& c) {
+  check_support(c, true);
+  check_each_other(c);
+}
+
+std::vector<std::string> setting_warnings(const CaseSettings& c) {
+  std::vector<std::string> out;
+  const fsdp::SchedulerOptions o = scheduler_options_of(c);
+  const int depth =
+      std::max(o.forward_prefetch, o.backward_prefetch == fsdp::BackwardPrefetch::kPre ? o.backward_depth : 0);
+  if (o.max_inflight.kind == fsdp::GateLimit::Kind::kUnits && o.max_inflight.value < depth + 1) {
+    out.push_back(fmt::format(
+        "max_inflight {} is below the prefetch depth of {} asked for: {} units can be ahead; use auto or {}",
+        c.max_inflight, depth, o.max_inflight.value - 1, depth + 1));
+  }
+  if (c.world == 1 && c.strategy != "no_shard")
+    out.push_back("world 1 shards nothing: there is no communication to overlap");
+  return out;
+}
+
+ModelSettings model_of(const CaseSettings& c) { return resolve_model(c.model, c.set); }
+
+int seq_of(const CaseSettings& c) { return c.seq > 0 ? c.seq : static_cast<int>(model_of(c).seq); }
+
+fsdp::UnitOptions unit_options_of(const CaseSettings& c) {
+  fsdp::UnitOptions o;
+  const std::string head = c.strategy.substr(0, c.strategy.find(':'));
+  for (const fsdp::Strategy s : {fsdp::Strategy::kFullShard, fsdp::Strategy::kShardGradOp, fsdp::Strategy::kNoShard,
+                                 fsdp::Strategy::kHybridShard, fsdp::Strategy::kHybridShardZero2}) {
+    if (head == name_of(s)) o.strategy = s;
+  }
+  if (hybrid(c)) o.group = static_cast<int>(whole_number(c.strategy.substr(head.size() + 1)).value_or(0));
+  if (c.reshard_after_forward == "true") o.reshard_after_forward = true;
+  if (c.reshard_after_forward == "false") o.reshard_after_forward = false;
+  o.reshard_group = static_cast<int>(whole_number(c.reshard_after_forward).value_or(0));
+  if (c.param_dtype == "bf16") o.param_dtype = fsdp::Dtype::kBFloat16;
+  if (c.reduce_dtype == "bf16") o.reduce_dtype = fsdp::Dtype::kBFloat16;
+  return o;
+}
+
+fsdp::SchedulerOptions scheduler_options_of(const CaseSettings& c) {
+  fsdp::SchedulerOptions o;
+  o.forward_prefetch = c.forward_prefetch;
+  const std::string& mode = c.backward_prefetch;
+  o.backward_prefetch = mode == "none"   ? fsdp::BackwardPrefetch::kNone
+                        : mode == "post" ? fsdp::BackwardPrefetch::kPost
+                                         : fsdp::BackwardPrefetch::kPre;
+  if (starts_with(mode, "pre:")) o.backward_depth = static_cast<int>(whole_number(mode.substr(4)).value_or(1));
+  if (c.max_inflight == "auto") {
+    o.max_inflight = fsdp::auto_gate(o.forward_prefetch, o.backward_prefetch, o.backward_depth);
+  } else if (c.max_inflight == "none") {
+    o.max_inflight = {fsdp::GateLimit::Kind::kNone, 0};
+  } else if (const auto units = whole_number(c.max_inflight)) {
+    o.max_inflight = {fsdp::GateLimit::Kind::kUnits, *units};
+  } else {
+    o.max_inflight = {fsdp::GateLimit::Kind::kBytes, parse_bytes(c.max_inflight)};
+  }
+  o.reduce_scatter_slots = c.reduce_scatter_slots;
+  o.own_reduce_scatter_communicator = c.reduce_scatter_communicator == "own";
+  return o;
+}
+
+Wire wire_of(const CaseSettings& c) {
+  if (c.wire == "none") return {};
+  const auto parts = split(c.wire, ',');
+  if (parts.size() != 2)
+    throw fsdp::ConfigError(
+        fmt::format("[wire] \"{}\" is not LATENCY,BANDWIDTH; use for instance 50us,10GB/s", c.wire));
+  return {true, parse_nanos(parts[0]), parse_bytes_per_second(parts[1])};
+}
+
+fsdp::Bytes memory_budget_of(const CaseSettings& c) {
+  return c.memory_budget == "none" ? fsdp::MemoryMeter::kNoBudget : parse_bytes(c.memory_budget);
+}
+
+fsdp::Nanos step_timeout_of(const CaseSettings& c) { return parse_nanos(c.step_timeout); }
+
+// Only settings that differ from their defaults enter, so that a setting added later leaves old ids alone; a plan file
+// or a config.json counts by its content.
+std::string case_id(const CaseSettings& c) {
+  std::string canonical;
+  for (std::size_t i = 0; i < setting_table().size(); ++i) {
+    const SettingInfo& info = setting_table()[i];
+    const std::string text = setting_text(c, info.name);
+    if (text != info.standard) canonical += info.name + "=" + text + "\n";
+  }
+  std::string model = c.model, wrap = c.wrap;
+  if (model.find('/') != std::string::npos || model.find(".json") != std::string::npos) {
+    canonical += file_content(model);
+    model = stem(model);
+  }
+  if (starts_with(wrap, "plan:")) {
+    canonical += file_content(wrap.substr(5));
+    wrap = "plan_" + stem(wrap.substr(5));
+  }
+  return fmt::format("{}-{}-{}", id_part(model, 32), id_part(wrap, 24), hex(text_hash(canonical), 12));
+}
+
+}  // namespace harness
