@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Who may include whom, and what library code may call: the rules of the rooms, checked over the sources.
+
+  scripts/include_rules.py          checks the checkout it lies in; one line per breach; exit 1 when there is one
+  scripts/include_rules.py ROOT     checks another tree (the tests of this script use it)
+  scripts/include_rules.py --torch-free    lists the files that must not reach LibTorch, and checks nothing
+
+Rules
+  rooms      a file includes only rooms that its own room may know (ROOMS below)
+  torch      LibTorch headers only in the files named in TORCH; no other file reaches one, however indirectly
+  vendor     CUDA, NCCL, CUPTI and NVTX headers only in files named for them
+  form       #pragma once in headers; quoted includes are written from the repository root and exist; own header first
+  clock      one place reads a clock or sleeps: fsdp/core/clock.cc
+  output     library code neither prints nor exits
+  random     no entropy but a printed seed
+"""
+import fnmatch
+import pathlib
+import re
+import sys
+
+# room -> what it may include besides itself. The longest matching room wins; an entry may be a room or one header.
+INTERFACES = ["fsdp/device/device.h", "fsdp/comm/collectives.h"]
+PLAIN_FSDP = ["fsdp/core", "fsdp/plan", "fsdp/schedule", "fsdp/device", "fsdp/comm"]
+ROOMS = {
+    "fsdp/core": [],
+    "fsdp/plan": ["fsdp/core"],
+    "fsdp/schedule": ["fsdp/core", "fsdp/plan"] + INTERFACES,
+    "fsdp/device": ["fsdp/core", "fsdp/comm/collectives.h"],
+    "fsdp/comm": ["fsdp/core", "fsdp/device"],
+    "fsdp/module": PLAIN_FSDP,
+    "harness/analysis": ["fsdp/core"],
+    "harness/workload": PLAIN_FSDP + ["fsdp/module", "harness/sweep"],
+    "harness/cost": PLAIN_FSDP + ["harness/sweep", "harness/workload"],
+    "harness/sweep": ["fsdp/core", "fsdp/plan", "fsdp/schedule", "harness/workload", "harness/store", "harness/analysis"],
+    "harness/store": ["fsdp/core", "harness/analysis", "harness/sweep"],
+    "harness/trace": ["fsdp/core", "fsdp/device", "fsdp/comm/collectives.h", "harness/analysis", "harness/store", "harness/sweep"],
+    "harness/advise": ["fsdp/core", "fsdp/plan", "harness/analysis", "harness/cost", "harness/store", "harness/sweep", "harness/workload"],
+    "harness/trial": PLAIN_FSDP + ["fsdp/module", "harness"],
+    "harness/cli": PLAIN_FSDP + ["harness", "reports"],
+    "reports": ["fsdp/core", "fsdp/plan", "harness/analysis", "harness/store", "harness/sweep", "harness/advise", "harness/cost",
+                "harness/trace"],
+    "bench": PLAIN_FSDP + ["fsdp/module", "harness", "reports"],
+    "tests": ["fsdp", "harness", "reports", "bench"],
+}
+TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2)/")
+TORCH = ["fsdp/module/*", "harness/workload/*", "fsdp/comm/gloo_*", "fsdp/comm/rendezvous*", "fsdp/device/cuda/*", "harness/trial/rank*",
+         "bench/*", "tests/*"]
+# Torch-free by name although their room may use LibTorch: `shardscope` itself links them.
+TORCH_FREE = ["harness/workload/model_settings*", "harness/workload/*tree*", "harness/workload/config*", "harness/workload/preset*",
+              "harness/trial/rank_processes*"]
+VENDOR = {
+    "CUDA": (re.compile(r"^(cuda|cuda_runtime|cuda_runtime_api|driver_types|cuda_fp16|cuda_bf16|cublas.*|nvml)\.h$"), ["*cuda*", "*nccl*", "*cupti*", "*nvml*"]),
+    "NCCL": (re.compile(r"^nccl.*\.h$"), ["*nccl*"]),
+    "CUPTI": (re.compile(r"^cupti.*\.h$"), ["*cupti*"]),
+    "NVTX": (re.compile(r"^nvtx3/|^nvToolsExt"), ["*nvtx*"]),
+}
+CALLS = {
+    "clock": (re.compile(r"\b(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|clock_nanosleep|nanosleep|usleep|sleep_for"
+                         r"|__rdtsc)\b|\bstd::time\s*\("),
+              "only fsdp/core/clock.cc reads a clock or sleeps; call fsdp/core/clock.h"),
+    "output": (re.compile(r"\bstd::(cout|cerr|clog|exit|_Exit|quick_exit|abort|puts|printf)\b|(?<![\w:.>])(printf|fprintf|vprintf|puts|putchar|exit|_exit|"
+                          r"quick_exit)\s*\(|\bfmt::print\s*\(|\bfprintf\s*\(\s*std"),
+               "library code neither prints nor exits; return the text or throw (fsdp/core/errors.h)"),
+    "random": (re.compile(r"\brandom_device\b|(?<![\w:.>])s?rand\s*\("), "numbers come from a printed seed"),
+}
+EXCEPT = {
+    "clock": ["fsdp/core/clock.cc", "tests/*"],
+    "output": ["harness/cli/*", "harness/trial/rank_main.cc", "bench/*", "tests/*",
+               "harness/trial/rank_processes.cc"],   # the child between fork and exec can only _exit
+    "random": ["tests/*"],
+}
+GENERATED = ["harness/trial/revision.h"]   # CMake writes them into the build folder
+SOURCES = ("fsdp", "harness", "reports", "bench", "tests")
+ENDINGS = (".h", ".cc", ".cu", ".cuh")
+VENDORED = ["fsdp/comm/gloo_stub/*"]   # declarations under the names that LibTorch's headers ask for
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
+
+
+def code_only(text):
+    """The text without comments and without the contents of string and character literals; lines stay where they are."""
+    token = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', re.S)
+    return token.sub(lambda m: "\n" * m.group(0).count("\n") + ('""' if m.group(0)[0] in "R\"'" else ""), text)
+
+
+def matches(path, patterns):
+    return any(fnmatch.fnmatchcase(path, p) for p in patterns)
+
+
+def room_of(path):
+    return max((r for r in ROOMS if path.startswith(r + "/")), key=len, default=None)
+
+
+def may_include(path, target):
+    room = room_of(path)
+    return any(target == a or target.startswith(a.rstrip("/") + "/") for a in [room] + ROOMS[room])
+
+
+def uses_torch_by_right(path):
+    return matches(path, TORCH) and not matches(path, TORCH_FREE)
+
+
+def reaches_torch(path, includes, seen):
+    """The chain of includes from path to a LibTorch header, or None."""
+    for _, target in includes.get(path, []):
+        if TORCH_HEADER.match(target):
+            return [path, target]
+    for _, target in includes.get(path, []):
+        if target in includes and target not in seen:
+            seen.add(target)
+            chain = reaches_torch(target, includes, seen)
+            if chain:
+                return [path] + chain
+    return None
+
+
+def check_form(root, path, text, includes):
+    if path.endswith((".h", ".cuh")) and "#pragma once" not in text:
+        yield 1, "form", "a header starts with #pragma once"
+    own = pathlib.PurePath(path).with_suffix(".h").as_posix()
+    if path.endswith((".cc", ".cu")) and (root / own).exists() and includes and includes[0][1] != own:
+        yield includes[0][0], "form", f"the first include is the file's own header, {own}"
+
+
+def check_includes(root, path, includes):
+    for line, target in includes:
+        inside = target.split("/")[0] in SOURCES
+        if inside and target not in GENERATED and not (root / target).exists():
+            yield line, "form", f"{target} does not exist (includes are written from the repository root)"
+        elif inside and not may_include(path, target):
+            yield line, "rooms", f"{room_of(path)} may not include {target}"
+        if TORCH_HEADER.match(target) and not uses_torch_by_right(path):
+            yield line, "torch", f"LibTorch header {target} outside the torch files"
+        for name, (header, allowed) in VENDOR.items():
+            if header.search(target) and not matches(path, allowed):
+                yield line, "vendor", f"{name} header {target} in a file that is not named for {name}"
+
+
+def check_calls(path, code):
+    for rule, (pattern, remedy) in CALLS.items():
+        if not matches(path, EXCEPT[rule]):
+            for m in pattern.finditer(code):
+                yield code.count("\n", 0, m.start()) + 1, rule, f"{m.group(0).strip()}: {remedy}"
+
+
+def main():
+    listing = sys.argv[1:] == ["--torch-free"]
+    root = pathlib.Path(sys.argv[1] if sys.argv[1:] and not listing else pathlib.Path(__file__).resolve().parents[1])
+    texts = {p.relative_to(root).as_posix(): p.read_text(encoding="utf-8")
+             for top in SOURCES for p in sorted((root / top).rglob("*")) if p.suffix in ENDINGS}
+    texts = {p: t for p, t in texts.items() if not matches(p, VENDORED) and room_of(p)}
+    includes = {p: [(t.count("\n", 0, m.start()) + 1, m.group(2)) for m in INCLUDE.finditer(t)] for p, t in texts.items()}
+    if listing:
+        print("\n".join(p for p in texts if not uses_torch_by_right(p)))
+        return 0
+    breaches = []
+    for path, text in texts.items():
+        found = [*check_form(root, path, text, includes[path]), *check_includes(root, path, includes[path]), *check_calls(path, code_only(text))]
+        if not uses_torch_by_right(path) and not any(rule == "torch" for _, rule, _ in found):
+            chain = reaches_torch(path, includes, {path})
+            if chain:
+                found.append((1, "torch", "reaches LibTorch: " + " -> ".join(chain)))
+        breaches += [f"{path}:{line}: [{rule}] {what}" for line, rule, what in found]
+    print("\n".join(breaches) if breaches else f"include rules: {len(texts)} files, no breach")
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
