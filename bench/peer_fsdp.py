@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""One training run of PyTorch's own FSDP on CPU ranks, for comparison with `shardscope run`.
+
+The model, weights, batch and optimizer are those of tests/data/goldens/README.md, so that losses can be compared number by
+number. Gloo between processes, one thread a rank. What is timed is what shardscope times: after the warm-up, STEPS steps in a
+row without a barrier between them, on the slowest rank, divided by STEPS.
+
+  python-with-torch bench/peer_fsdp.py --impl fsdp2 --wrap block
+Prints one JSON document: step_ns, losses, units, versions.
+"""
+import argparse
+import functools
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+MASK = (1 << 64) - 1
+GAMMA = 0x9E3779B97F4A7C15
+FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+TOKENS = 0x746F6B656E
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    p.add_argument("--impl", choices=["fsdp1", "fsdp2"], required=True)
+    p.add_argument("--wrap", choices=["block", "linear"], default="block", help="a unit for each block, or for each linear layer")
+    for name, value in dict(layers=4, dim=128, heads=4, ffn=352, vocab=512, seq=64, batch=4, world=2, steps=12, warmup=3, seed=0).items():
+        p.add_argument(f"--{name}", type=int, default=value)
+    p.add_argument("--timeout", type=float, default=300, help="seconds for the whole run")
+    p.add_argument("--rank", type=int, default=-1, help=argparse.SUPPRESS)
+    p.add_argument("--folder", default="", help=argparse.SUPPRESS)
+    return p.parse_args()
+
+
+# ---- numbers made from a counter -------------------------------------------------------------------------------------
+def signed(value):
+    value &= MASK
+    return value - (1 << 64) if value >> 63 else value
+
+
+def mixed(z):
+    z = ((z ^ (z >> 30)) * FIRST) & MASK
+    z = ((z ^ (z >> 27)) * SECOND) & MASK
+    return z ^ (z >> 31)
+
+
+def output(seed, n):
+    return mixed((seed + (n + 1) * GAMMA) & MASK)
+
+
+def top_bits(seed, count, bits):
+    """The highest `bits` bits of outputs 0..count-1 of the generator, as int64 (torch's shifts keep the sign: mask it off)."""
+    import torch
+
+    def right(z, n):
+        return (z >> n) & ((1 << (64 - n)) - 1)
+
+    z = torch.arange(1, count + 1, dtype=torch.int64) * signed(GAMMA) + signed(seed)
+    z = (z ^ right(z, 30)) * signed(FIRST)
+    z = (z ^ right(z, 27)) * signed(SECOND)
+    return right(z ^ right(z, 31), 64 - bits)
+
+
+# ---- the model -------------------------------------------------------------------------------------------------------
+def build(a):
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(a.dim))
+
+        def forward(self, x):
+            return F.rms_norm(x, (a.dim,), self.weight, 1e-5)
+
+    half = a.dim // a.heads // 2
+    angle = torch.tensor([[t * 10000.0 ** (-j / half) for j in range(half)] * 2 for t in range(a.seq)], dtype=torch.float64)
+    cosine, sine = angle.cos().float(), angle.sin().float()
+
+    def rotate(y):
+        low, high = y[..., :half], y[..., half:]
+        return y * cosine + torch.cat((-high, low), -1) * sine
+
+    def linear(n_in, n_out):
+        return nn.Linear(n_in, n_out, bias=False)
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attn_norm = Norm()
+            self.wq, self.wk, self.wv, self.wo = (linear(a.dim, a.dim) for _ in range(4))
+            self.mlp_norm = Norm()
+            self.w_gate, self.w_up, self.w_down = linear(a.dim, a.ffn), linear(a.dim, a.ffn), linear(a.ffn, a.dim)
+
+        def forward(self, x):
+            batch, length, _ = x.shape
+            n = self.attn_norm(x)
+            q, k, v = (w(n).view(batch, length, a.heads, -1).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
+            o = F.scaled_dot_product_attention(rotate(q), rotate(k), v, is_causal=True)
+            h = x + self.wo(o.transpose(1, 2).reshape(x.shape))
+            n = self.mlp_norm(h)
+            return h + self.w_down(F.silu(self.w_gate(n)) * self.w_up(n))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(a.vocab, a.dim)
+            self.blocks = nn.ModuleList(Block() for _ in range(a.layers))
+            self.norm = Norm()
+            self.head = linear(a.dim, a.vocab)
+
+        def forward(self, tokens):
+            x = self.embedding(tokens)
+            for block in self.blocks:
+                x = block(x)
+            return self.head(self.norm(x))
+
+    model = Model()
+    with torch.no_grad():
+        for index, (name, w) in enumerate(model.named_parameters()):   # registration order is the goldens' order
+            if "norm" not in name:
+                u = top_bits(output(a.seed, index), w.numel(), 24).float()
+                w.copy_(((u * 2.0**-23 - 1.0) * 2.0**-5).view_as(w))
+    return model, {"block": Block, "linear": nn.Linear}[a.wrap]
+
+
+def batch_of(a):
+    width = a.seq + 1
+    numbers = top_bits(output(a.seed ^ TOKENS, 0), a.world * a.batch * width, 32) % a.vocab
+    mine = numbers.view(a.world, a.batch, width)[a.rank]
+    return mine[:, :-1].contiguous(), mine[:, 1:].reshape(-1)
+
+
+def shard(a, model, unit):
+    """-> the wrapped model and its number of units, root included."""
+    import torch
+    if a.impl == "fsdp1":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+        from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+        policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={unit})
+        model = FullyShardedDataParallel(model, auto_wrap_policy=policy, use_orig_params=True, forward_prefetch=True,
+                                         device_id=torch.device("cpu"))
+        return model, sum(isinstance(m, FullyShardedDataParallel) for m in model.modules())
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    mesh = init_device_mesh("cpu", (a.world,))
+    units = [m for m in model.modules() if isinstance(m, unit)]
+    for m in units + [model]:
+        fully_shard(m, mesh=mesh)
+    return model, len(units) + 1
+
+
+# ---- one rank --------------------------------------------------------------------------------------------------------
+def run_rank(a):
+    import gc
+
+    import torch
+    import torch.distributed as dist
+    from torch.nn import functional as F
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=a.rank, world_size=a.world, store=dist.FileStore(os.path.join(a.folder, "store"), a.world))
+    model, unit = build(a)
+    model, units = shard(a, model, unit)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, fused=True)
+    tokens, targets = batch_of(a)
+    losses = []
+
+    def step():
+        loss = F.cross_entropy(model(tokens).view(-1, a.vocab), targets)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.detach())
+
+    for _ in range(a.warmup):
+        step()
+    gc.collect()
+    gc.disable()               # the collector's pauses are Python's, not FSDP's
+    dist.barrier()
+    begin = time.perf_counter_ns()
+    for _ in range(a.steps):
+        step()
+    took = torch.tensor([time.perf_counter_ns() - begin], dtype=torch.int64)
+    dist.all_reduce(took, op=dist.ReduceOp.MAX)
+    mean = torch.stack(losses).double()
+    dist.all_reduce(mean)
+    if a.rank == 0:
+        result = dict(impl=a.impl, wrap=a.wrap, units=units, step_ns=int(took) // a.steps, losses=(mean / a.world).tolist(),
+                      torch=torch.__version__, threads=torch.get_num_threads(), cpu_capability=torch.backends.cpu.get_cpu_capability())
+        with open(os.path.join(a.folder, "result.json"), "w", encoding="utf-8") as f:
+            json.dump(result, f)
+    dist.barrier()
+    dist.destroy_process_group()
+    os._exit(0)                # Gloo's threads now and then abort an interpreter that ends; the result is on disk
+
+
+def main():
+    a = arguments()
+    if a.rank >= 0:
+        run_rank(a)
+    env = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo", PYTHONWARNINGS="ignore")
+    with tempfile.TemporaryDirectory(prefix="peer_fsdp.") as folder:
+        ranks = [subprocess.Popen([sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--rank", str(r), "--folder", folder], env=env)
+                 for r in range(a.world)]
+        deadline = time.monotonic() + a.timeout
+        try:
+            codes = [r.wait(timeout=max(0.1, deadline - time.monotonic())) for r in ranks]
+        except subprocess.TimeoutExpired:
+            codes = ["timeout"]
+        for r in ranks:
+            if r.poll() is None:
+                r.kill()
+                r.wait()
+        path = os.path.join(folder, "result.json")
+        if not os.path.exists(path):
+            sys.exit(f"peer_fsdp: no result; the ranks ended with {codes}")
+        with open(path, encoding="utf-8") as f:
+            result = json.load(f)
+    assert all(math.isfinite(x) for x in result["losses"]), result["losses"]
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
