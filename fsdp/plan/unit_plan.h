@@ -21,18 +21,25 @@ struct UnitOptions {
 };
 
 struct UnitSpec {
-  std::string name;                    // "root", "model.layers.3", "model.layers.[2-3]"
-  std::vector<ModuleId> modules;       // roots of the unit in execution order: pre-forward at the first, post-forward
-                                       // after the last (FSDP2's list form)
+  std::string name;                     // "root", "model.layers.3", "model.layers.[2-3]"
+  std::vector<ModuleId> modules;        // roots of the unit in execution order: pre-forward at the first, post-forward
+                                        // after the last (FSDP2's list form)
   std::vector<ParameterId> parameters;  // in order of the flat layout: pre-order walk of the unit's modules
   bool is_root = false;
   UnitOptions options;
   Count numel = 0;
 };
 
+struct ModuleDecision {
+  UnitId unit = kNoUnit;  // holds the module's own parameters; for a module without any, what encloses it (or kNoUnit)
+  bool starts_unit = false;
+  std::string reason;  // why it is, or is not, a unit: "remainder 50 is below 100"; empty where the policy did not look
+};
+
 struct UnitPlan {
   std::vector<UnitSpec> units;     // the root first if it owns parameters, then in pre-order; no unit is empty
   std::vector<std::string> notes;  // sentences for the user: merged tied weights, unmatched classes, one unit holds all
+  std::vector<ModuleDecision> decisions;  // one for each module of the tree, by ModuleId
 };
 
 // Whether the unit's full parameters are given back after forward (fsdp.md 3.1, 3.2).

@@ -2,6 +2,7 @@
 //   root | block | blocks:K | sublayer | size:MIN_PARAMS | class:Name[,Name...] | plan:FILE.yaml
 #pragma once
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -19,14 +20,19 @@ struct WrapSize {
   Count min_params = 0;  // elements, inclusive; the recursion of torch's size_based_auto_wrap_policy (fsdp.md 1.3, 1.4)
 };
 struct WrapClass {
-  std::vector<std::string> names;  // module types, or module paths; `*` matches within a path
+  std::vector<std::string> names;  // module types (case-sensitive), or module paths; `*` matches within a path
 };
+// One entry of a plan file. Where entries overlap the last one decides, and a note says so.
 struct PlanLine {
-  std::string match;  // module path pattern, `*` matches any run of characters but a dot
+  // Module path patterns, `*` matches any run of characters but a dot. "root" alone: the options of the root unit.
+  std::vector<std::string> match;
   UnitOptions options;
+  bool together = false;  // (a YAML list) all modules matched form one unit; else each is a unit of its own
+  int line = 0;           // in the file, from 1; 0: not from a file
 };
 struct WrapPlan {
   std::vector<PlanLine> lines;
+  std::string file;
 };
 using WrapPolicy = std::variant<WrapRoot, WrapBlocks, WrapSublayer, WrapSize, WrapClass, WrapPlan>;
 
@@ -34,6 +40,12 @@ using WrapPolicy = std::variant<WrapRoot, WrapBlocks, WrapSublayer, WrapSize, Wr
 // `defaults` fills what a plan file's lines leave out.
 WrapPolicy parse_wrap(const std::string& text, const UnitOptions& defaults);
 WrapPlan parse_wrap_plan(const std::string& yaml_text, const std::string& file_name, const UnitOptions& defaults);
+
+// Sets one of strategy, param_dtype, reduce_dtype, reshard_after_forward from text, with the values of INTERFACE.
+// Throws ConfigError "KEY: 'TEXT' is not ...; allowed: ..." without a place: the caller knows where it stood.
+void apply_unit_option(UnitOptions& options, const std::string& key, const std::string& text);
+// `*` matches any run of characters but a dot; everything else matches itself.
+bool path_matches(std::string_view pattern, std::string_view path);
 
 // Units in pre-order, tied parameters merged into their lowest common unit, a note for each decision worth telling.
 // Throws ConfigError when no module matches (the text lists the nearest names).

@@ -16,14 +16,14 @@ struct ModelSettings {
   std::int64_t seq = 64;  // default sequence length
   bool tied = false;
   double norm_eps = 1e-5, rope_theta = 10000.0;
-  double rotary_pct = 0.25;        // gpt-neox
-  bool parallel_residual = true;   // gpt-neox
+  double rotary_pct = 0.25;       // gpt-neox
+  bool parallel_residual = true;  // gpt-neox
 };
 
 // Preset names, for --help and for "nearest names" in errors.
 std::vector<std::string> model_presets();
-// `model` setting + `set` overrides ("layers=8,dim=512") -> settings. Throws fsdp::ConfigError naming the key and what is
-// allowed (unknown key, not an integer, dim not divisible by heads, heads not by kv_heads, non-positive, ...).
+// `model` setting + `set` overrides ("layers=8,dim=512") -> settings. Throws fsdp::ConfigError naming the key and what
+// is allowed (unknown key, not an integer, dim not divisible by heads, heads not by kv_heads, non-positive, ...).
 ModelSettings resolve_model(const std::string& model, const std::string& overrides);
 
 // The model's modules and parameters, names as in Hugging Face, without torch.
