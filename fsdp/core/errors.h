@@ -52,7 +52,7 @@ namespace detail {
 }  // namespace fsdp
 
 // A bug in this program if it fails; user input never triggers one. `values` is a std::string with the values involved.
-#define SHARDSCOPE_CHECK(condition, values)                                              \
-  do {                                                                                   \
+#define SHARDSCOPE_CHECK(condition, values)                                                 \
+  do {                                                                                      \
     if (!(condition)) ::fsdp::detail::check_failed(__FILE__, __LINE__, #condition, values); \
   } while (false)

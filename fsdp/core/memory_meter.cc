@@ -8,13 +8,20 @@ namespace fsdp {
 
 std::string_view name_of(MemoryCategory c) {
   switch (c) {
-    case MemoryCategory::kParameters: return "parameters";
-    case MemoryCategory::kGradients: return "gradients";
-    case MemoryCategory::kOptimizer: return "optimizer state";
-    case MemoryCategory::kUnsharded: return "unsharded parameters";
-    case MemoryCategory::kReduce: return "reduce buffers";
-    case MemoryCategory::kActivations: return "activations";
-    case MemoryCategory::kOther: return "other";
+    case MemoryCategory::kParameters:
+      return "parameters";
+    case MemoryCategory::kGradients:
+      return "gradients";
+    case MemoryCategory::kOptimizer:
+      return "optimizer state";
+    case MemoryCategory::kUnsharded:
+      return "unsharded parameters";
+    case MemoryCategory::kReduce:
+      return "reduce buffers";
+    case MemoryCategory::kActivations:
+      return "activations";
+    case MemoryCategory::kOther:
+      return "other";
   }
   return "?";
 }
@@ -22,8 +29,8 @@ std::string_view name_of(MemoryCategory c) {
 void MemoryMeter::add(Bytes n, MemoryCategory c) {
   if (budget_ != kNoBudget && live_ + n > budget_) {
     const std::string cause = describe(context_, c);
-    throw OutOfMemory("[memory] " + cause + ": a request of " + std::to_string(n) + " B on top of " + std::to_string(live_) +
-                          " B passes the budget of " + std::to_string(budget_) + " B",
+    throw OutOfMemory("[memory] " + cause + ": a request of " + std::to_string(n) + " B on top of " +
+                          std::to_string(live_) + " B passes the budget of " + std::to_string(budget_) + " B",
                       cause, n, live_, budget_);
   }
   const auto i = static_cast<std::size_t>(c);
@@ -45,8 +52,8 @@ void MemoryMeter::reset_peak() {
 
 std::string MemoryMeter::describe(MemoryContext where, MemoryCategory c) const {
   std::string unit = where.unit == kNoUnit ? std::string("no unit")
-                     : namer_             ? namer_(namer_self_, where.unit)
-                                          : "unit " + std::to_string(where.unit);
+                     : namer_              ? namer_(namer_self_, where.unit)
+                                           : "unit " + std::to_string(where.unit);
   return unit + ", " + std::string(where.pass == Pass::kNone ? "outside a pass" : name_of(where.pass)) + ", " +
          std::string(name_of(c));
 }

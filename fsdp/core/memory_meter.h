@@ -20,7 +20,8 @@ enum class MemoryCategory : std::uint8_t {
   kOther,        // inputs, tables, the runtime's own odds and ends
 };
 inline constexpr int kMemoryCategoryCount = 7;
-std::string_view name_of(MemoryCategory c);  // "parameters", "gradients", "optimizer state", "unsharded parameters", ...
+std::string_view name_of(
+    MemoryCategory c);  // "parameters", "gradients", "optimizer state", "unsharded parameters", ...
 
 using BytesByCategory = std::array<Bytes, kMemoryCategoryCount>;
 
@@ -47,7 +48,9 @@ class MemoryMeter {
 
   void set_budget(Bytes budget) { budget_ = budget; }
   void set_context(MemoryContext c) { context_ = c; }
-  void set_unit_namer(std::string (*namer)(const void* self, UnitId), const void* self) { namer_ = namer, namer_self_ = self; }
+  void set_unit_namer(std::string (*namer)(const void* self, UnitId), const void* self) {
+    namer_ = namer, namer_self_ = self;
+  }
   MemoryContext context() const { return context_; }
 
   Bytes live() const { return live_; }

@@ -10,10 +10,10 @@
 namespace fsdp {
 
 enum class SpanKind : std::uint8_t {
-  kCompute,        // model work: compute lane
-  kOptimizer,      // optimizer, clipping: compute lane
-  kCopy,           // FSDP's own copies, casts, packing: compute lane
-  kAllGather,      // in flight: the lane executes it, wire time included
+  kCompute,    // model work: compute lane
+  kOptimizer,  // optimizer, clipping: compute lane
+  kCopy,       // FSDP's own copies, casts, packing: compute lane
+  kAllGather,  // in flight: the lane executes it, wire time included
   kReduceScatter,
   kAllReduce,
   kOtherCollective,

@@ -30,6 +30,7 @@ std::string_view name_of(CollectiveKind k);  // "all_gather", "reduce_scatter", 
 
 // How a unit's parameters are kept (fsdp.md 3.1). Hybrid forms shard inside a group and all-reduce across groups.
 enum class Strategy : std::uint8_t { kFullShard, kShardGradOp, kNoShard, kHybridShard, kHybridShardZero2 };
-std::string_view name_of(Strategy s);  // "full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"
+std::string_view name_of(
+    Strategy s);  // "full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"
 
 }  // namespace fsdp

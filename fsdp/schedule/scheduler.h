@@ -42,6 +42,9 @@ struct SchedulerOptions {
   int reduce_scatter_slots = 2;
   bool own_reduce_scatter_communicator = false;
   std::vector<UnitId> forward_order, backward_order;  // explicit prefetch order; empty: recorded
+  // A gather on demand starts behind the compute issued so far: overlap comes from prefetch alone and does not depend
+  // on how far the host runs ahead. false: the implicit overlap of a host that runs ahead (fsdp.md V25, V31b).
+  bool demand_waits_for_compute = true;
 };
 GateLimit auto_gate(int forward_prefetch, BackwardPrefetch mode, int backward_depth);
 
@@ -58,9 +61,9 @@ struct UnitTraits {
 
 struct SchedulerStats {
   std::int64_t all_gathers = 0, reduce_scatters = 0, all_reduces = 0;
-  std::int64_t prefetch_hits = 0;       // the unit's turn came and its gather had been issued ahead
-  std::int64_t prefetch_misses = 0;     // a recorded order was there and the gather was issued on demand all the same
-  std::int64_t prefetch_unused = 0;     // gathered ahead and freed at the end of the pass without use
+  std::int64_t prefetch_hits = 0;    // the unit's turn came and its gather had been issued ahead
+  std::int64_t prefetch_misses = 0;  // a recorded order was there and the gather was issued on demand all the same
+  std::int64_t prefetch_unused = 0;  // gathered ahead and freed at the end of the pass without use
   std::int64_t order_changes = 0;
 };
 

@@ -1,5 +1,5 @@
-// VerbLog: what the scheduler did, in issue order. The same plan gives the same log on every device; the ordering checker
-// proves races absent from it; ranks compare a rolling hash of its collectives.
+// VerbLog: what the scheduler did, in issue order. The same plan gives the same log on every device; the ordering
+// checker proves races absent from it; ranks compare a rolling hash of its collectives.
 #pragma once
 #include <cstdint>
 #include <string>

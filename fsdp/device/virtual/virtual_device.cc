@@ -1,0 +1,93 @@
+#include "fsdp/device/virtual/virtual_device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fsdp/core/errors.h"
+
+namespace fsdp {
+
+std::uint32_t VirtualDevice::charge(Lane lane, const WorkTag& tag, Nanos cost, int channel) {
+  SHARDSCOPE_CHECK(cost >= 0, std::to_string(cost));
+  LaneState& l = lane_at(lane);
+  const Nanos issued = host_;
+  host_ += launch_ns_;
+  Nanos begin = std::max({host_, l.free, l.ready});
+  if (channel >= 0) {
+    Nanos& wire = channel_free_.at(static_cast<std::size_t>(channel));
+    begin = std::max(begin, wire);
+    wire = begin + cost;
+  }
+  l.free = begin + cost;
+  const std::uint32_t id = ++next_span_;
+  l.last_span = id;
+  if (recording_) {
+    Span s;
+    s.id = id, s.step = step_, s.lane = lane, s.kind = tag.kind, s.unit = tag.unit, s.pass = tag.pass,
+    s.bytes = tag.bytes;
+    s.issued = issued, s.begin = begin, s.end = l.free;
+    s.waits = std::move(l.waits);
+    spans_.push_back(std::move(s));
+  }
+  l.waits.clear();
+  return id;
+}
+
+Event VirtualDevice::record(Lane lane) {
+  const LaneState& l = lane_at(lane);
+  const Nanos at = lane == Lane::kHost ? host_ : std::max(l.free, l.ready);
+  events_.push_back({at, l.last_span});
+  return {events_.size()};
+}
+
+void VirtualDevice::wait(Lane lane, Event event, SpanKind reason) {
+  if (!event.pending()) return;
+  if (lane == Lane::kHost) return synchronize(event);
+  (void)reason;
+  const Reached& r = events_[event.id - 1];
+  LaneState& l = lane_at(lane);
+  l.ready = std::max(l.ready, r.at);
+  if (recording_ && r.span != 0) l.waits.push_back(r.span);
+}
+
+void VirtualDevice::synchronize(Event event) {
+  if (event.pending()) host_ = std::max(host_, events_[event.id - 1].at);
+}
+
+void VirtualDevice::close_step(Nanos at) {
+  if (!in_step_ || !recording_) return;
+  Span s;
+  s.id = ++next_span_, s.step = step_, s.lane = Lane::kHost, s.kind = SpanKind::kStep;
+  s.issued = s.begin = step_begin_, s.end = at;
+  spans_.push_back(std::move(s));
+}
+
+// The step begins when the compute lane reaches the marker; windows tile the run.
+void VirtualDevice::begin_step(int step) {
+  const LaneState& c = lane_at(Lane::kCompute);
+  const Nanos at = std::max({host_, c.free, c.ready});
+  step_ = step;
+  step_begin_ = at;
+  in_step_ = true;
+}
+
+void VirtualDevice::end_step() {
+  const LaneState& c = lane_at(Lane::kCompute);
+  close_step(std::max({host_, c.free, c.ready}));
+  in_step_ = false;
+}
+
+std::vector<Span> VirtualDevice::take_spans() { return std::exchange(spans_, {}); }
+
+void VirtualCollectives::enqueue(Lane lane, const CollectiveCall& call) {
+  const SpanKind kind = call.kind == CollectiveKind::kAllGather       ? SpanKind::kAllGather
+                        : call.kind == CollectiveKind::kReduceScatter ? SpanKind::kReduceScatter
+                        : call.kind == CollectiveKind::kAllReduce     ? SpanKind::kAllReduce
+                                                                      : SpanKind::kOtherCollective;
+  const bool gathers = call.kind == CollectiveKind::kAllGather;
+  const Count full = call.count * (kind == SpanKind::kAllReduce ? 1 : group_size(call.communicator));
+  const Bytes bytes = full * size_of(gathers ? call.out_dtype : call.in_dtype);
+  device_.charge(lane, {kind, call.unit, call.pass, bytes}, cost_(call), static_cast<int>(call.communicator));
+}
+
+}  // namespace fsdp

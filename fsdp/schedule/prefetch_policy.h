@@ -1,0 +1,39 @@
+// PrefetchPolicy: (order, where we are, depth) -> which units to gather next. Pure functions.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "fsdp/core/types.h"
+
+namespace fsdp {
+
+// The window of the next `depth` units after `position` in `order` that have something to gather at all; units that
+// never gather are passed over without counting (a replicated norm between two blocks must not end the lookahead).
+// Fills `out` with the window in order; whether a unit of it is gathered already is for the caller to see.
+void prefetch_window(std::span<const UnitId> order, std::size_t position, int depth, std::span<const char> gathers,
+                     std::vector<UnitId>& out);
+
+// Records one pass and follows the record of the pass before it (fsdp.md 9.4).
+class PassOrder {
+ public:
+  // An order given by the user is followed as it is and never replaced.
+  void fix(std::vector<UnitId> order);
+
+  void begin();
+  // The next unit of the pass. Returns true when this is where the recorded order is left (once per pass).
+  bool visit(UnitId unit);
+  // Ends the pass; the order seen becomes the record. Returns true when the pass stopped short of the record.
+  bool end();
+
+  bool following() const { return following_; }
+  std::span<const UnitId> order() const { return fixed_.empty() ? std::span<const UnitId>(recorded_) : fixed_; }
+  std::size_t position() const { return position_; }  // of the unit visited last, within order()
+
+ private:
+  std::vector<UnitId> fixed_, recorded_, seen_;
+  bool following_ = false;
+  std::size_t position_ = 0;
+};
+
+}  // namespace fsdp

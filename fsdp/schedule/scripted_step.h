@@ -1,0 +1,80 @@
+// ScriptedStep: drives a Scheduler through whole steps without a model: the four inputs in the order a model would give
+// them, with costs instead of arithmetic. Tests, benches and `plan` use it; the virtual clock makes its times exact.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "fsdp/core/memory_meter.h"
+#include "fsdp/device/virtual/virtual_device.h"
+#include "fsdp/plan/module_tree.h"
+#include "fsdp/plan/unit_plan.h"
+#include "fsdp/schedule/scheduler.h"
+#include "fsdp/schedule/unit_memory.h"
+
+namespace fsdp {
+
+// Bytes of one unit on one rank (padded), by what they are.
+struct UnitBytes {
+  Bytes parameters = 0;  // master shard (no_shard: whole)
+  Bytes unsharded = 0;   // gathered full parameters, compute dtype; 0 if the unit never gathers
+  Bytes reduce = 0;      // reduce input, reduce dtype; 0 if alone
+  Bytes gradient = 0;    // reduced gradient, master dtype
+  Bytes optimizer = 0;
+  Count padding = 0;  // elements
+};
+
+// A UnitMemory that counts and does nothing else. The calls it hands out have null pointers.
+class CountingUnitMemory final : public UnitMemory {
+ public:
+  CountingUnitMemory(std::vector<UnitBytes> units, std::vector<bool> all_reduces, MemoryMeter& meter)
+      : units_(std::move(units)), all_reduces_(std::move(all_reduces)), meter_(meter) {}
+  void acquire_unsharded(UnitId u) override { meter_.add(at(u).unsharded, MemoryCategory::kUnsharded); }
+  void release_unsharded(UnitId u) override { meter_.sub(at(u).unsharded, MemoryCategory::kUnsharded); }
+  void acquire_reduce_input(UnitId u) override { meter_.add(at(u).reduce, MemoryCategory::kReduce); }
+  void pack_gradients(UnitId) override {}
+  void release_reduce_input(UnitId u) override { meter_.sub(at(u).reduce, MemoryCategory::kReduce); }
+  void acquire_gradient(UnitId u) override { meter_.add(at(u).gradient, MemoryCategory::kGradients); }
+  void release_gradient(UnitId u) override { meter_.sub(at(u).gradient, MemoryCategory::kGradients); }
+  CollectiveCall all_gather_call(UnitId u) override;
+  CollectiveCall reduce_call(UnitId u) override;
+
+ private:
+  const UnitBytes& at(UnitId u) const { return units_[static_cast<std::size_t>(u)]; }
+  std::vector<UnitBytes> units_;
+  std::vector<bool> all_reduces_;
+  MemoryMeter& meter_;
+};
+
+struct ScriptEvent {
+  enum class Kind : std::uint8_t { kEnter, kLeave } kind;  // pre-forward, post-forward
+  UnitId unit;
+};
+using Script = std::vector<ScriptEvent>;
+
+// The forward of a model: units entered at their first module, left after their last one, in pre-order.
+Script make_script(const ModuleTree& tree, const UnitPlan& plan);
+// n units one after the other, all alike; with_root wraps them into unit 0.
+Script sequence_script(int units, bool with_root = false);
+
+// One whole step: forward by the script, backward by its mirror image, optimizer. compute(pass, unit) is called when a
+// unit's work begins (once per enter) and is where a virtual device is charged; may be empty.
+using ScriptedCompute = std::function<void(Pass, UnitId)>;
+void run_scripted_step(Scheduler& scheduler, Device& device, int step, const Script& script,
+                       const ScriptedCompute& compute);
+
+// What `plan` says of memory: peaks by category of the second scripted step, activations apart. To the byte what the
+// runtime counts, because the same scheduler makes the same requests in the same order.
+struct MemoryPrediction {
+  BytesByCategory category_peaks{};
+  Bytes resident = 0;  // parameters and optimizer state
+  MemoryPeak peak;     // of everything but activations
+};
+MemoryPrediction predict_memory(const std::vector<UnitTraits>& traits, const std::vector<UnitBytes>& bytes,
+                                const Script& script, const SchedulerOptions& options, int world);
+
+// The unit's bytes and what the scheduler must know of it, from plan and tree. `optimizer_state_per_element`: adamw 8,
+// sgd 0.
+UnitBytes unit_bytes(const UnitSpec& unit, const ModuleTree& tree, int world, Bytes optimizer_state_per_element);
+UnitTraits unit_traits(const UnitSpec& unit, const UnitBytes& bytes, int world);
+
+}  // namespace fsdp
