@@ -19,6 +19,8 @@ import pathlib
 import re
 import sys
 
+# Single files that may include more than their room, with the reason.
+FILES = {"fsdp/schedule/scripted_step.": ["fsdp/device/virtual"]}   # drives the scheduler without a model, on the virtual clock
 # room -> what it may include besides itself. The longest matching room wins; an entry may be a room or one header.
 INTERFACES = ["fsdp/device/device.h", "fsdp/comm/collectives.h"]
 PLAIN_FSDP = ["fsdp/core", "fsdp/plan", "fsdp/schedule", "fsdp/device", "fsdp/comm"]
@@ -47,7 +49,7 @@ TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2)/")
 TORCH = ["fsdp/module/*", "harness/workload/*", "fsdp/comm/gloo_*", "fsdp/comm/rendezvous*", "fsdp/device/cuda/*", "harness/trial/rank*",
          "bench/*", "tests/*"]
 # Torch-free by name although their room may use LibTorch: `shardscope` itself links them.
-TORCH_FREE = ["harness/workload/model_settings*", "harness/workload/*tree*", "harness/workload/config*", "harness/workload/preset*",
+TORCH_FREE = ["harness/workload/model_settings*", "harness/workload/describe*", "harness/workload/config*", "harness/workload/preset*",
               "harness/trial/rank_processes*"]
 VENDOR = {
     "CUDA": (re.compile(r"^(cuda|cuda_runtime|cuda_runtime_api|driver_types|cuda_fp16|cuda_bf16|cublas.*|nvml)\.h$"), ["*cuda*", "*nccl*", "*cupti*", "*nvml*"]),
@@ -72,7 +74,7 @@ EXCEPT = {
 }
 GENERATED = ["harness/trial/revision.h"]   # CMake writes them into the build folder
 SOURCES = ("fsdp", "harness", "reports", "bench", "tests")
-ENDINGS = (".h", ".cc", ".cu", ".cuh")
+ENDINGS = (".h", ".cc", ".inc", ".cu", ".cuh")
 VENDORED = ["fsdp/comm/gloo_stub/*"]   # declarations under the names that LibTorch's headers ask for
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
@@ -93,7 +95,8 @@ def room_of(path):
 
 def may_include(path, target):
     room = room_of(path)
-    return any(target == a or target.startswith(a.rstrip("/") + "/") for a in [room] + ROOMS[room])
+    more = [a for file, allowed in FILES.items() if path.startswith(file) for a in allowed]
+    return any(target == a or target.startswith(a + "/") for a in [room, *ROOMS[room], *more])
 
 
 def uses_torch_by_right(path):
