@@ -1,0 +1,112 @@
+#include "harness/advise/cliffs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace harness {
+namespace {
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  const std::size_t n = v.size();
+  return n % 2 == 1 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]);
+}
+
+std::vector<CliffCause> causes_of(const CurvePoint& fast, const CurvePoint& slow) {
+  std::vector<CliffCause> grown;
+  if (!fast.partition || !slow.partition) return grown;
+  double total = 0;
+  for (std::size_t i = 0; i < kPartitionClassCount; ++i) {
+    const double d =
+        static_cast<double>((*slow.partition)[i]) / slow.work - static_cast<double>((*fast.partition)[i]) / fast.work;
+    if (d <= 0) continue;
+    total += d;
+    grown.push_back({static_cast<PartitionClass>(i), d});
+  }
+  std::stable_sort(grown.begin(), grown.end(),
+                   [](const CliffCause& a, const CliffCause& b) { return a.share > b.share; });
+  for (CliffCause& c : grown) c.share /= total;
+  const std::size_t keep = !grown.empty() && grown.front().share >= 0.5 ? 1 : 2;
+  if (grown.size() > keep) grown.resize(keep);
+  return grown;
+}
+
+std::string words(PartitionClass c) {
+  std::string s(name_of(c));
+  std::replace(s.begin(), s.end(), '_', ' ');
+  return s;
+}
+
+}  // namespace
+
+std::vector<Cliff> find_cliffs(const std::vector<CurvePoint>& curve, const CliffRule& rule) {
+  std::vector<std::size_t> measured;
+  for (std::size_t i = 0; i < curve.size(); ++i)
+    if (curve[i].measured && curve[i].y > 0) measured.push_back(i);
+  std::vector<double> steps;  // |log ratio| of each pair of neighbours
+  for (std::size_t k = 0; k + 1 < measured.size(); ++k)
+    steps.push_back(std::abs(std::log(curve[measured[k + 1]].y / curve[measured[k]].y)));
+
+  std::vector<Cliff> out;
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    const CurvePoint &a = curve[measured[k]], &b = curve[measured[k + 1]];
+    const bool rises = b.y > a.y;
+    const CurvePoint &fast = rises ? a : b, &slow = rises ? b : a;
+    if (slow.y / fast.y < rule.least_ratio || fast.high >= slow.low) continue;
+    if (measured.size() >= 4) {
+      std::vector<double> others = steps;
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(k));
+      if (steps[k] < rule.times_median_step * median(others)) continue;
+    }
+    Cliff c;
+    c.fast = rises ? measured[k] : measured[k + 1];
+    c.slow = rises ? measured[k + 1] : measured[k];
+    c.ratio = slow.y / fast.y;
+    c.causes = causes_of(fast, slow);
+    c.gap_between = measured[k + 1] - measured[k] > 1;
+    out.push_back(std::move(c));
+  }
+  return out;
+}
+
+std::string_view meaning_of(PartitionClass c) {
+  switch (c) {
+    case PartitionClass::kHost:
+      return "launch-bound: the units are too fine";
+    case PartitionClass::kExposedAllGatherForward:
+    case PartitionClass::kExposedAllGatherBackward:
+    case PartitionClass::kExposedReduceScatter:
+    case PartitionClass::kExposedOther:
+      return "communication-bound";
+    case PartitionClass::kMemoryWait:
+      return "waiting for memory";
+    case PartitionClass::kCopy:
+      return "packing and casting";
+    case PartitionClass::kCompute:
+    case PartitionClass::kOverlapped:
+      return "compute itself is slower: contention or smaller matrix products";
+    case PartitionClass::kOptimizer:
+      return "the optimizer is slower";
+    case PartitionClass::kIdle:
+      return "idle for no provable reason";
+  }
+  return "";
+}
+
+std::string describe(const Cliff& cliff, const std::vector<CurvePoint>& curve, const std::string& unit) {
+  const CurvePoint &fast = curve[cliff.fast], &slow = curve[cliff.slow];
+  std::string s = fmt::format("{} is {:.2f}x slower than {} ({:.3f} ms against {:.3f} ms per {})", slow.value,
+                              cliff.ratio, fast.value, slow.y / 1e6, fast.y / 1e6, unit);
+  if (cliff.gap_between) s += ", with points that could not be measured between the two";
+  if (cliff.causes.empty()) return s + "; no partition was recorded to tell why";
+  if (cliff.causes.size() == 1) {
+    const CliffCause& c = cliff.causes.front();
+    return s + fmt::format(": {} grew, {:.0f} % of all that grew ({})", words(c.cls), 100 * c.share, meaning_of(c.cls));
+  }
+  return s + fmt::format(": mixed causes, {} ({:.0f} %) and {} ({:.0f} %)", words(cliff.causes[0].cls),
+                         100 * cliff.causes[0].share, words(cliff.causes[1].cls), 100 * cliff.causes[1].share);
+}
+
+}  // namespace harness

@@ -1,0 +1,82 @@
+#include "harness/advise/effect.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/analysis/statistics.h"
+
+namespace harness {
+namespace {
+
+constexpr double kLeastMargin = 0.01;
+
+void judge(Effect& e, double noise_floor, std::size_t samples) {
+  e.margin = std::max(kLeastMargin, noise_floor);
+  if (samples < 3) {
+    e.verdict = Verdict::kUnknown;
+    return;
+  }
+  const bool sure = e.low > 0 || e.high < 0;
+  if (e.low > -e.margin && e.high < e.margin)
+    e.verdict = Verdict::kSame;
+  else if (sure && e.effect > e.margin)
+    e.verdict = Verdict::kSlower;
+  else if (sure && e.effect < -e.margin)
+    e.verdict = Verdict::kFaster;
+  else
+    e.verdict = Verdict::kAmbiguous;
+}
+
+}  // namespace
+
+std::string_view name_of(Verdict v) {
+  switch (v) {
+    case Verdict::kSame:
+      return "same";
+    case Verdict::kFaster:
+      return "faster";
+    case Verdict::kSlower:
+      return "slower";
+    case Verdict::kAmbiguous:
+      return "ambiguous";
+    case Verdict::kUnknown:
+      return "unknown";
+  }
+  return "?";
+}
+
+Effect paired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp::Nanos>& b, double noise_floor) {
+  Effect e;
+  e.interleaved = true;
+  const std::size_t n = std::min(a.size(), b.size());
+  std::vector<double> d;
+  for (std::size_t i = 0; i < n; ++i) d.push_back(std::log(static_cast<double>(b[i]) / static_cast<double>(a[i])));
+  if (n > 0) {
+    std::sort(d.begin(), d.end());
+    const double mid = n % 2 == 1 ? d[n / 2] : 0.5 * (d[n / 2 - 1] + d[n / 2]);
+    const int k = std::max(1, interval_rank(static_cast<int>(n)));
+    e.effect = std::exp(mid) - 1;
+    e.low = std::exp(d[static_cast<std::size_t>(k - 1)]) - 1;
+    e.high = std::exp(d[n - static_cast<std::size_t>(k)]) - 1;
+    e.coverage = interval_coverage(static_cast<int>(n), k);
+  }
+  judge(e, noise_floor, n);
+  return e;
+}
+
+Effect unpaired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp::Nanos>& b, double noise_floor) {
+  Effect e;
+  const SampleSummary x = summarize(a), y = summarize(b);
+  if (x.median > 0 && y.n > 0 && x.ci_low > 0) {
+    e.effect = static_cast<double>(y.median) / static_cast<double>(x.median) - 1;
+    e.low = static_cast<double>(y.ci_low) / static_cast<double>(x.ci_high) - 1;
+    e.high = static_cast<double>(y.ci_high) / static_cast<double>(x.ci_low) - 1;
+    e.coverage = std::min(x.coverage, y.coverage);
+  }
+  judge(e, noise_floor, static_cast<std::size_t>(std::min(x.n, y.n)));
+  return e;
+}
+
+bool gate_fails(const Effect& e, double gate) { return e.verdict == Verdict::kSlower && e.low > gate; }
+
+}  // namespace harness

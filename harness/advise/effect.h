@@ -1,0 +1,31 @@
+// Effect: does B differ from A, by how much, and how sure is that? Order statistics of paired log ratios; no
+// distribution is assumed. Verdicts with a margin, so that "same" is a finding and not the absence of one.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "fsdp/core/types.h"
+
+namespace harness {
+
+enum class Verdict { kSame, kFaster, kSlower, kAmbiguous, kUnknown };
+std::string_view name_of(Verdict v);
+
+struct Effect {
+  double effect = 0;         // B / A - 1
+  double low = 0, high = 0;  // interval of the effect
+  double coverage = 0;       // of the interval
+  double margin = 0.01;      // what counts as the same
+  bool interleaved = false;
+  Verdict verdict = Verdict::kUnknown;
+};
+
+// Pair i is (a[i], b[i]), taken one after the other. `noise_floor`: half-width of an A/A comparison, 0.02 if unknown.
+Effect paired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp::Nanos>& b, double noise_floor);
+// Stored results of two runs: [low_b / high_a, high_b / low_a] of their medians' intervals.
+Effect unpaired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp::Nanos>& b, double noise_floor);
+
+// A gate of g (0.03 = 3 %) fails only when B is surely slower by more than g.
+bool gate_fails(const Effect& e, double gate);
+
+}  // namespace harness
