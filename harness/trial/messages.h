@@ -1,15 +1,20 @@
-// What the launcher and its ranks say to each other: one JSON document a line over a stream socket that the rank inherits.
+// What the launcher and its ranks say to each other: one JSON document a line over a stream socket that the rank
+// inherits.
 //
-//   rank -> launcher   {"event":"ready","pid":P}                         models built, before the first warm-up step
-//                      {"event":"repetition","ns":T,"cpu_ns":C}          one untraced repetition is done (steps together)
-//                      {"event":"result", ...RankResult...}              the end of a good run
-//                      {"event":"failed","status":"oom|timeout|comm_error|config_error|crashed","reason":"...",
-//                       "cause":"unit, pass, category","last_collective":"..."}
-//   launcher -> rank   {"do":"repeat"}   one more untraced repetition
+//   launcher -> rank   RankJob           the first line
+//                      {"do":"repeat"}   one more untraced repetition (the first one: after the warm-up steps)
 //                      {"do":"trace"}    one traced repetition, then the result
 //                      {"do":"finish"}   no tracing: the result
-// A rank that sees its socket close ends at once. Job description (first line the launcher writes): RankJob.
+//                      {"do":"report"}   at any time: say where you are (answered by a thread of its own)
+//   rank -> launcher   {"event":"ready","pid":P}                     models built, before the first warm-up step
+//                      {"event":"repetition","ns":T,"cpu_ns":C}      one untraced repetition is done (steps together)
+//                      {"event":"result", ...RankResult...}          the end of a good run
+//                      {"event":"failed","status":"oom|timeout|comm_error|config_error|crashed","reason":"...",
+//                       "cause":"unit, pass, category","where":"..."}
+//                      {"event":"where","where":"repetition 2, step 3; last collective all_gather of root, forward"}
+// A rank that sees its socket close ends at once. Malformed lines: fsdp::CommError.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,30 +28,47 @@ namespace harness {
 struct RankJob {
   CaseSettings settings;
   int rank = 0, world = 1;
-  // Rendezvous. local: an inherited memfd holds the shared memory of all ranks. Otherwise a TCPStore at host:port.
+  // Rendezvous. local: an inherited memfd holds the shared memory of all ranks. gloo: a TCPStore at host:port, for
+  // which rank 0 inherits the socket that already listens there, so that no port is guessed and none is left behind.
   int shared_memory_fd = -1;
+  int listen_fd = -1;
   std::string master_host;
   int master_port = 0;
 };
 std::string to_json_line(const RankJob& job);
 RankJob rank_job_from_json(const std::string& line);
 
+enum class RankCommand { kRepeat, kTrace, kFinish, kReport };
+std::string to_json_line(RankCommand command);
+RankCommand rank_command_from_json(const std::string& line);
+
 struct RankResult {
   int rank = 0;
-  std::vector<double> losses;                    // local means: the launcher averages over ranks
-  std::vector<double> gradient_square_sums;      // this rank's share of the squared global norm, by step
+  std::vector<double> losses;                // local means: the launcher averages over ranks
+  std::vector<double> gradient_square_sums;  // this rank's share of the squared global norm, by step
   fsdp::MemoryPeak peak;
   fsdp::BytesByCategory category_peaks{};
   std::string peak_cause;
   std::vector<UnitRecord> units;
-  std::vector<fsdp::Span> spans;                 // traced repetition, empty without
+  std::vector<fsdp::Span> spans;  // traced repetition, empty without
   std::vector<fsdp::Nanos> traced_step_ns;
   std::int64_t collectives_per_step = 0;
   fsdp::Bytes communicated_bytes_per_step = 0;
   std::vector<std::string> warnings;
   std::map<std::string, std::string> environment;  // LibTorch version, CPU capability, threads, ...
 };
-std::string to_json_line(const RankResult& result);   // with "event":"result"
-RankResult rank_result_from_json(const std::string& line);
+
+// What a rank says. Only the fields of its kind are meaningful.
+struct RankEvent {
+  enum class Kind { kReady, kRepetition, kResult, kFailed, kWhere } kind = Kind::kReady;
+  std::int64_t pid = 0;
+  fsdp::Nanos ns = 0, cpu_ns = 0;
+  Status status = Status::kCrashed;
+  std::string reason, cause;
+  std::string where;  // what the rank was doing: phase, step, last collective
+  RankResult result;
+};
+std::string to_json_line(const RankEvent& event);
+RankEvent rank_event_from_json(const std::string& line);
 
 }  // namespace harness

@@ -1,0 +1,91 @@
+#include "harness/trial/environment.h"
+
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <fstream>
+#include <string_view>
+
+#include "harness/trial/revision.h"
+
+namespace harness {
+namespace {
+
+std::string cpu_model() {
+  std::ifstream in("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(in, line)) {
+    const auto colon = line.find(": ");
+    if (colon != std::string::npos && (line.starts_with("model name") || line.starts_with("Model")))
+      return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+bool changes_measurements(std::string_view name) {
+  static constexpr std::array<std::string_view, 14> kPrefixes = {"OMP_",    "GOMP_", "KMP_",        "MKL_",     "DNNL_",
+                                                                 "ONEDNN_", "ATEN_", "TORCH_",      "PYTORCH_", "GLOO_",
+                                                                 "NCCL_",   "CUDA_", "SHARDSCOPE_", "MALLOC_"};
+  if (name == "LD_PRELOAD" || name == "GLIBC_TUNABLES") return true;
+  return std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](std::string_view p) { return name.starts_with(p); });
+}
+
+std::string quoted(const std::string& text) {
+  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("-_=,.:/+@%").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (plain) return text;
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+}  // namespace
+
+std::string shardscope_version() { return SHARDSCOPE_VERSION; }
+std::string git_revision() { return SHARDSCOPE_GIT_REVISION; }
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  return CPU_COUNT(&set);
+}
+
+std::map<std::string, std::string> host_environment() {
+  std::map<std::string, std::string> e;
+  utsname u{};
+  if (uname(&u) == 0) {
+    e["kernel"] = std::string(u.sysname) + " " + u.release + " " + u.machine;
+    e["host"] = u.nodename;
+  }
+  e["cpu"] = cpu_model();
+  e["cores"] = std::to_string(usable_cores());
+  e["memory_bytes"] = std::to_string(sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE));
+  e["shardscope"] = shardscope_version();
+  e["git_revision"] = git_revision();
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view pair(*entry);
+    const auto equals = pair.find('=');
+    if (equals == std::string_view::npos || !changes_measurements(pair.substr(0, equals))) continue;
+    e["env." + std::string(pair.substr(0, equals))] = std::string(pair.substr(equals + 1));
+  }
+  return e;
+}
+
+std::string command_of(const CaseSettings& settings) {
+  std::string command = "shardscope run";
+  for (const SettingInfo& info : setting_table()) {
+    const std::string text = setting_text(settings, info.name);
+    if (text == setting_text(CaseSettings{}, info.name)) continue;
+    std::string flag = info.name;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    command += " --" + flag + " " + quoted(text);
+  }
+  return command;
+}
+
+}  // namespace harness

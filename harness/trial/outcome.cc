@@ -1,0 +1,110 @@
+#include "harness/trial/outcome.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cctype>
+#include <csignal>
+#include <cstring>
+
+#include "harness/sweep/quantities.h"
+
+namespace harness {
+namespace {
+
+std::string signal_name(int number) {
+  const char* name = sigabbrev_np(number);
+  return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(number);
+}
+
+// Lower explains higher.
+int rank_of_cause(const Failure& f) {
+  switch (f.kind) {
+    case Failure::Kind::kSignal:
+      return 0;
+    case Failure::Kind::kExit:
+      return 3;
+    case Failure::Kind::kClosed:
+      return 5;
+    case Failure::Kind::kReported:
+      break;
+  }
+  switch (f.status) {
+    case Status::kOom:
+      return 1;
+    case Status::kConfigError:
+      return 2;
+    case Status::kCrashed:
+      return 3;
+    case Status::kTimeout:
+      return 4;
+    default:
+      return 6;
+  }
+}
+
+std::string sentence_of(const Failure& f) {
+  std::string text = "rank " + std::to_string(f.rank);
+  text += f.kind == Failure::Kind::kReported ? (f.status == Status::kOom ? " ran out of memory: " : ": ") : " ";
+  text += f.reason;
+  if (!f.where.empty()) text += " (" + f.where + ")";
+  const std::string log = last_lines(f.log);
+  if (!log.empty()) text += "; its log ends: " + log;
+  return text;
+}
+}  // namespace
+
+std::string last_lines(const std::string& log, std::size_t limit) {
+  std::string line;
+  for (const char c : log) {
+    const bool blank = std::isspace(static_cast<unsigned char>(c)) != 0 || !std::isprint(static_cast<unsigned char>(c));
+    if (c == '\n') {
+      if (!line.empty() && !line.ends_with(" | ")) line += " | ";
+    } else if (!blank || (!line.empty() && line.back() != ' ')) {
+      line += blank ? ' ' : c;
+    }
+  }
+  while (!line.empty() && (line.back() == ' ' || line.back() == '|')) line.pop_back();
+  return line.size() > limit ? "..." + line.substr(line.size() - limit) : line;
+}
+
+Failure failure_of_exit(int rank, int wait_status, const std::string& doing, const std::string& log) {
+  if (WIFSIGNALED(wait_status)) {
+    const int number = WTERMSIG(wait_status);
+    std::string reason = "was killed by " + signal_name(number) + " " + doing;
+    // SIGKILL leaves nothing to say; the other signals come with a message of the library that raised them.
+    return {Status::kCrashed, rank, Failure::Kind::kSignal, reason, "", number == SIGKILL ? "" : log, ""};
+  }
+  return {Status::kCrashed,
+          rank,
+          Failure::Kind::kExit,
+          "ended with exit code " + std::to_string(WEXITSTATUS(wait_status)) + " " + doing,
+          "",
+          log,
+          ""};
+}
+
+bool decisive(const std::vector<Failure>& failures) {
+  return std::any_of(failures.begin(), failures.end(), [](const Failure& f) { return rank_of_cause(f) <= 2; });
+}
+
+Outcome outcome_of(const std::vector<Failure>& failures) {
+  const auto cause = std::min_element(failures.begin(), failures.end(), [](const Failure& a, const Failure& b) {
+    return rank_of_cause(a) < rank_of_cause(b);
+  });
+  return {cause->status, sentence_of(*cause), cause->cause, cause->rank};
+}
+
+Outcome outcome_of_silence(const std::vector<Silence>& silent, fsdp::Nanos timeout, const std::string& doing) {
+  std::string ranks, details;
+  for (const Silence& s : silent) {
+    ranks += (ranks.empty() ? "" : ", ") + std::to_string(s.rank);
+    details += "; rank " + std::to_string(s.rank) + ": " + (s.where.empty() ? "does not answer" : s.where);
+  }
+  return {Status::kTimeout,
+          "the trial took longer than " + format_nanos(timeout) + ": no answer " + doing + " from rank" +
+              (silent.size() == 1 ? " " : "s ") + ranks + details,
+          "", silent.empty() ? -1 : silent.front().rank};
+}
+
+}  // namespace harness

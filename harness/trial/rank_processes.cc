@@ -1,0 +1,274 @@
+#include "harness/trial/rank_processes.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+
+#include "fsdp/core/clock.h"
+#include "fsdp/core/errors.h"
+
+namespace harness {
+namespace {
+constexpr fsdp::Nanos kMillisecond = 1'000'000;
+constexpr int kErrorFd = 6;         // in the child until exec: where it says why exec failed
+constexpr int kFirstPlacedFd = 20;  // the parent's ends lie above every number that the child assigns
+
+[[noreturn]] void fail(const std::string& what) {
+  throw fsdp::EnvironmentError("[trial] " + what + ": " + std::strerror(errno));
+}
+
+// Moves a descriptor out of the way of the numbers that a rank inherits.
+Fd placed(int fd, const char* what) {
+  if (fd < 0) fail(std::string("no ") + what + " for a rank");
+  Fd low(fd);
+  Fd high(fcntl(fd, F_DUPFD_CLOEXEC, kFirstPlacedFd));
+  if (!high.open()) fail(std::string("no descriptor for the ") + what + " of a rank; raise `ulimit -n`");
+  return high;
+}
+
+Fd open_log(const LaunchOptions& options, int rank) {
+  if (options.log_dir.empty()) return placed(memfd_create("shardscope-log", MFD_CLOEXEC), "log");
+  std::error_code error;
+  std::filesystem::create_directories(options.log_dir, error);
+  const std::string path = options.log_dir + "/rank" + std::to_string(rank) + ".log";
+  const int fd = open(path.c_str(), O_CREAT | O_TRUNC | O_APPEND | O_RDWR | O_CLOEXEC, 0644);
+  if (fd < 0) fail("cannot write " + path);
+  return placed(fd, "log");
+}
+
+struct ChildDescriptors {
+  int null, log, control, shared_memory, listen, error;
+};
+
+bool give(int from, int to) { return from < 0 || dup2(from, to) >= 0; }
+
+// Between fork and exec: async-signal-safe calls only, everything was allocated before.
+[[noreturn]] void become_rank(const ChildDescriptors& d, pid_t launcher, pid_t group, const char* program,
+                              char* const* argv) {
+  setpgid(0, group);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (const int s : {SIGINT, SIGTERM, SIGPIPE, SIGHUP, SIGCHLD, SIGQUIT}) signal(s, SIG_DFL);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != launcher) _exit(127);  // it died before the line above
+  const bool given = give(d.null, 0) && give(d.log, 1) && give(d.log, 2) && give(d.control, kControlFd) &&
+                     give(d.shared_memory, kSharedMemoryFd) && give(d.listen, kListenFd) && give(d.error, kErrorFd);
+  if (d.shared_memory < 0) close(kSharedMemoryFd);
+  if (d.listen < 0) close(kListenFd);
+  if (given && fcntl(kErrorFd, F_SETFD, FD_CLOEXEC) == 0) {
+    syscall(SYS_close_range, kErrorFd + 1, ~0U, 0);  // what other parts of the launcher may have left inheritable
+    execvp(program, argv);
+  }
+  const int error = errno;
+  [[maybe_unused]] const ssize_t n = write(kErrorFd, &error, sizeof error);
+  _exit(127);
+}
+}  // namespace
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = other.release();
+  }
+  return *this;
+}
+int Fd::release() {
+  const int fd = fd_;
+  fd_ = -1;
+  return fd;
+}
+void Fd::reset() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+RankProcesses::RankProcesses(const LaunchOptions& options) {
+  ranks_.reserve(options.count);
+  try {
+    for (int rank = 0; rank < options.count; ++rank) start(options, rank);
+  } catch (...) {
+    terminate(0);
+    throw;
+  }
+}
+
+RankProcesses::~RankProcesses() { terminate(0); }
+
+void RankProcesses::start(const LaunchOptions& options, int rank) {
+  Rank r;
+  r.log = open_log(options, rank);
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) fail("no control socket for a rank");
+  Fd theirs = placed(pair[1], "control socket");
+  r.control = placed(pair[0], "control socket");
+  fcntl(r.control.get(), F_SETFL, O_NONBLOCK);
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) fail("no pipe for a rank");
+  Fd error_in = placed(pipe_ends[0], "pipe");
+  Fd error_out = placed(pipe_ends[1], "pipe");
+  Fd null = placed(open("/dev/null", O_RDONLY | O_CLOEXEC), "/dev/null");
+  Fd memory, listen;
+  if (options.shared_memory_fd >= 0) memory = placed(dup(options.shared_memory_fd), "shared memory");
+  if (options.listen_fd >= 0 && rank == 0) listen = placed(dup(options.listen_fd), "rendezvous socket");
+
+  const ChildDescriptors d{null.get(), r.log.get(), theirs.get(), memory.get(), listen.get(), error_out.get()};
+  std::string flag = "--control-fd", number = std::to_string(kControlFd), program = options.program;
+  char* argv[] = {program.data(), flag.data(), number.data(), nullptr};
+  const pid_t launcher = getpid(), group = group_ < 0 ? 0 : group_;
+  r.pid = fork();
+  if (r.pid < 0) fail("cannot fork a rank");
+  if (r.pid == 0) become_rank(d, launcher, group, program.c_str(), argv);
+  if (group_ < 0) group_ = r.pid;
+  setpgid(r.pid, group_);  // both sides do it: neither may come first
+  ranks_.push_back(std::move(r));
+
+  error_out.reset();
+  int error = 0;
+  ssize_t n;
+  while ((n = read(error_in.get(), &error, sizeof error)) < 0 && errno == EINTR) {
+  }
+  if (n == sizeof error) {
+    errno = error;
+    fail("cannot start the rank program " + program);
+  }
+}
+
+void RankProcesses::send(int rank, const std::string& line) {
+  const std::string text = line + "\n";
+  std::size_t at = 0;
+  const fsdp::Nanos deadline = fsdp::steady_now() + 1000 * kMillisecond;
+  while (at < text.size() && ranks_[rank].control.open()) {
+    const ssize_t n = ::send(ranks_[rank].control.get(), text.data() + at, text.size() - at, MSG_NOSIGNAL);
+    if (n > 0) {
+      at += static_cast<std::size_t>(n);
+    } else if (errno == EAGAIN && fsdp::steady_now() < deadline) {
+      pollfd p{ranks_[rank].control.get(), POLLOUT, 0};
+      poll(&p, 1, 50);
+    } else if (errno != EINTR) {
+      return;
+    }
+  }
+}
+
+void RankProcesses::close_sockets() noexcept {
+  for (Rank& r : ranks_) r.control.reset();
+}
+
+void RankProcesses::receive(int rank, std::vector<RankUpdate>& updates) {
+  Rank& r = ranks_[rank];
+  char buffer[65536];
+  while (r.control.open()) {
+    const ssize_t n = recv(r.control.get(), buffer, sizeof buffer, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return;
+    if (n <= 0) {
+      r.control.reset();
+      updates.push_back({RankUpdate::Kind::kClosed, rank, {}, 0});
+      return;
+    }
+    std::size_t searched = r.received.size();
+    r.received.append(buffer, static_cast<std::size_t>(n));
+    for (std::size_t end; (end = r.received.find('\n', searched)) != std::string::npos; searched = 0) {
+      updates.push_back({RankUpdate::Kind::kLine, rank, r.received.substr(0, end), 0});
+      r.received.erase(0, end + 1);
+    }
+  }
+}
+
+// WNOWAIT: the dead stay zombies until terminate(), so that neither their pids nor the group's number are given away.
+void RankProcesses::look_for_ends(std::vector<RankUpdate>& updates) {
+  for (int rank = 0; rank < count(); ++rank) {
+    Rank& r = ranks_[rank];
+    siginfo_t info{};
+    if (r.ended || waitid(P_PID, r.pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) continue;
+    r.ended = true;
+    receive(rank, updates);
+    const int status = info.si_code == CLD_EXITED ? (info.si_status & 0xff) << 8 : info.si_status & 0x7f;
+    updates.push_back({RankUpdate::Kind::kEnded, rank, {}, status});
+  }
+}
+
+std::vector<RankUpdate> RankProcesses::wait(fsdp::Nanos deadline) {
+  std::vector<RankUpdate> updates;
+  while (true) {
+    std::vector<pollfd> sockets;
+    std::vector<int> owners;
+    bool leaving = false;  // a socket has closed, its process has not ended yet: that is a matter of moments
+    for (int rank = 0; rank < count(); ++rank) {
+      if (ranks_[rank].control.open()) {
+        sockets.push_back({ranks_[rank].control.get(), POLLIN, 0});
+        owners.push_back(rank);
+      } else {
+        leaving = leaving || !ranks_[rank].ended;
+      }
+    }
+    const fsdp::Nanos tick = leaving ? 2 * kMillisecond : 100 * kMillisecond;
+    const fsdp::Nanos left = std::clamp<fsdp::Nanos>(deadline - fsdp::steady_now(), 0, tick);
+    poll(sockets.data(), sockets.size(), static_cast<int>((left + kMillisecond - 1) / kMillisecond));
+    for (std::size_t i = 0; i < sockets.size(); ++i) {
+      if (sockets[i].revents != 0) receive(owners[i], updates);
+    }
+    look_for_ends(updates);
+    if (!updates.empty() || fsdp::steady_now() >= deadline) return updates;
+  }
+}
+
+bool RankProcesses::all_ended() noexcept {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](Rank& r) {
+    siginfo_t info{};
+    r.ended = r.ended || (waitid(P_PID, r.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0);
+    return r.ended;
+  });
+}
+
+void RankProcesses::wait_for_ends(fsdp::Nanos deadline) noexcept {
+  while (!all_ended() && fsdp::steady_now() < deadline) fsdp::sleep_until(fsdp::steady_now() + kMillisecond);
+}
+
+void RankProcesses::finish(fsdp::Nanos grace) noexcept {
+  close_sockets();
+  wait_for_ends(fsdp::steady_now() + grace);
+  terminate(grace);
+}
+
+void RankProcesses::terminate(fsdp::Nanos grace) noexcept {
+  close_sockets();
+  if (reaped_ || group_ < 0) return;
+  if (grace > 0 && !all_ended()) {
+    killpg(group_, SIGTERM);
+    wait_for_ends(fsdp::steady_now() + grace);
+  }
+  killpg(group_, SIGKILL);  // also whatever the ranks may have started; the group's number is still ours (zombies)
+  for (Rank& r : ranks_) {
+    while (waitpid(r.pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    r.ended = true;
+  }
+  reaped_ = true;
+}
+
+std::string RankProcesses::log_tail(int rank, std::size_t bytes) const {
+  const int fd = ranks_.at(rank).log.get();
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return {};
+  const off_t begin = std::max<off_t>(0, info.st_size - static_cast<off_t>(bytes));
+  std::string text(static_cast<std::size_t>(info.st_size - begin), '\0');
+  const ssize_t n = pread(fd, text.data(), text.size(), begin);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, n)));
+  return text;
+}
+
+}  // namespace harness

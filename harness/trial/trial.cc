@@ -1,0 +1,263 @@
+#include "harness/trial/trial.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "fsdp/core/clock.h"
+#include "fsdp/core/errors.h"
+#include "harness/trial/assemble.h"
+#include "harness/trial/messages.h"
+#include "harness/trial/outcome.h"
+#include "harness/trial/rank_processes.h"
+#include "harness/trial/rendezvous.h"
+
+namespace harness {
+namespace {
+constexpr fsdp::Nanos kMillisecond = 1'000'000;
+constexpr fsdp::Nanos kTick = 100 * kMillisecond;
+constexpr fsdp::Nanos kCauseGrace =
+    1000 * kMillisecond;  // how long peers' causes are collected after the first failure
+constexpr fsdp::Nanos kReportGrace = 300 * kMillisecond;  // how long a silent rank may take to say where it is
+constexpr fsdp::Nanos kEndGrace = 2000 * kMillisecond;    // how long a rank may take to end once its socket has closed
+constexpr fsdp::Nanos kTermGrace = 300 * kMillisecond;
+
+// Leads one set of ranks through a trial.
+class Trial {
+ public:
+  Trial(const CaseSettings& settings, const TrialOptions& options)
+      : settings_(settings),
+        options_(options),
+        rendezvous_(make_rendezvous(settings)),
+        ranks_(launch_options(settings, options, rendezvous_)),
+        answers_(ranks_.count()) {}
+
+  // Fills the record; returns when every rank has ended.
+  void run(CaseRecord& record) {
+    const fsdp::Nanos begin = fsdp::steady_now();
+    rendezvous_.listener.reset();  // rank 0 has its own
+    deadline_ = options_.timeout > 0 ? begin + options_.timeout : INT64_MAX;
+    for (int rank = 0; rank < ranks_.count(); ++rank) {
+      ranks_.send(rank, to_json_line(rank_job(settings_, rendezvous_, rank)));
+    }
+    while (!done_ && !outcome_) {
+      for (const RankUpdate& u : ranks_.wait(std::min(deadline_, fsdp::steady_now() + kTick))) take(u);
+      if (options_.stop != nullptr && options_.stop->load()) {
+        outcome_ = Outcome{Status::kSkipped, "interrupted", "", -1};
+      } else if (!failures_.empty()) {
+        outcome_ = settle();
+      } else if (all_answered()) {
+        advance();
+      } else if (fsdp::steady_now() >= deadline_) {
+        outcome_ = silent_ranks();
+      }
+    }
+    finish(record);
+  }
+
+ private:
+  enum class Phase { kStarting, kRepeating, kFinishing };
+  struct Answer {
+    bool given = false;  // to what was asked last
+    bool gone = false;   // failed, or ended
+    fsdp::Nanos ns = 0;
+    std::string where;
+    std::optional<RankResult> result;
+  };
+
+  static LaunchOptions launch_options(const CaseSettings& settings, const TrialOptions& options, const Rendezvous& r) {
+    LaunchOptions launch;
+    launch.program = options.rank_program.empty() ? default_rank_program() : options.rank_program;
+    launch.count = settings.world;
+    launch.log_dir = options.log_dir;
+    launch.shared_memory_fd = r.shared_memory.get();
+    launch.listen_fd = r.listener.get();
+    return launch;
+  }
+
+  bool all_answered() const {
+    return std::all_of(answers_.begin(), answers_.end(), [](const Answer& a) { return a.given; });
+  }
+
+  void ask(RankCommand command) {
+    for (int rank = 0; rank < ranks_.count(); ++rank) {
+      answers_[rank].given = false;
+      ranks_.send(rank, to_json_line(command));
+    }
+  }
+
+  std::string doing() const {
+    if (phase_ == Phase::kStarting) return "while starting";
+    if (phase_ == Phase::kFinishing) return options_.trace ? "in the traced repetition" : "while giving its result";
+    return samples_.empty() ? "in the warm-up or the first repetition"
+                            : "in repetition " + std::to_string(samples_.size() + 1);
+  }
+
+  void take(const RankUpdate& update) {
+    Answer& answer = answers_[update.rank];
+    if (update.kind == RankUpdate::Kind::kLine) {
+      try {
+        take(update.rank, answer, rank_event_from_json(update.line));
+      } catch (const fsdp::Error& e) {
+        failures_.push_back({Status::kCrashed, update.rank, Failure::Kind::kReported, e.what(), "", ""});
+      }
+    } else if (update.kind == RankUpdate::Kind::kClosed && !answer.gone) {
+      failures_.push_back({Status::kCrashed, update.rank, Failure::Kind::kClosed, "closed its connection " + doing(),
+                           "", ranks_.log_tail(update.rank)});
+    } else if (update.kind == RankUpdate::Kind::kEnded) {
+      if (!answer.gone)
+        failures_.push_back(failure_of_exit(update.rank, update.wait_status, doing(), ranks_.log_tail(update.rank)));
+      answer.gone = true;
+    }
+  }
+
+  void take(int rank, Answer& answer, RankEvent event) {
+    switch (event.kind) {
+      case RankEvent::Kind::kReady:
+        answer.given = phase_ == Phase::kStarting;
+        break;
+      case RankEvent::Kind::kRepetition:
+        answer.given = phase_ == Phase::kRepeating;
+        answer.ns = event.ns;
+        break;
+      case RankEvent::Kind::kResult:
+        answer.given = phase_ == Phase::kFinishing;
+        answer.result = std::move(event.result);
+        break;
+      case RankEvent::Kind::kWhere:
+        answer.where = event.where;
+        break;
+      case RankEvent::Kind::kFailed:
+        answer.gone = true;
+        failures_.push_back({event.status, rank, Failure::Kind::kReported, event.reason, event.cause,
+                             event.status == Status::kCrashed ? ranks_.log_tail(rank) : "", event.where});
+        break;
+    }
+  }
+
+  void advance() {
+    if (phase_ == Phase::kFinishing) {
+      done_ = true;
+      return;
+    }
+    if (phase_ == Phase::kStarting) {
+      phase_ = Phase::kRepeating;
+      repeating_since_ = fsdp::steady_now();
+      return ask(RankCommand::kRepeat);
+    }
+    fsdp::Nanos slowest = 0;
+    for (const Answer& a : answers_) slowest = std::max(slowest, a.ns);
+    samples_.push_back(slowest / std::max(1, settings_.steps));
+    stop_ = repeat_decision(options_.repeat, samples_, fsdp::steady_now() - repeating_since_);
+    if (stop_ == RepeatStop::kContinue) return ask(RankCommand::kRepeat);
+    phase_ = Phase::kFinishing;
+    ask(options_.trace ? RankCommand::kTrace : RankCommand::kFinish);
+  }
+
+  // The first failure is here: hears the others out, for a moment, and names the cause.
+  Outcome settle() {
+    const fsdp::Nanos until = std::min(deadline_, fsdp::steady_now() + kCauseGrace);
+    const auto everybody_is_gone = [&] {
+      return std::all_of(answers_.begin(), answers_.end(), [](const Answer& a) { return a.gone; });
+    };
+    while (!decisive(failures_) && !everybody_is_gone() && fsdp::steady_now() < until) {
+      for (const RankUpdate& u : ranks_.wait(std::min(until, fsdp::steady_now() + kTick))) take(u);
+    }
+    return outcome_of(failures_);
+  }
+
+  // The time is over. Ranks that still run are asked where they are: a thread of theirs answers.
+  Outcome silent_ranks() {
+    std::vector<Silence> silent;
+    for (int rank = 0; rank < ranks_.count(); ++rank) {
+      if (!answers_[rank].given) ranks_.send(rank, to_json_line(RankCommand::kReport));
+    }
+    const fsdp::Nanos until = fsdp::steady_now() + kReportGrace;
+    const auto open = [](const Answer& a) { return !a.given && a.where.empty(); };
+    while (std::any_of(answers_.begin(), answers_.end(), open) && fsdp::steady_now() < until) {
+      for (const RankUpdate& u : ranks_.wait(std::min(until, fsdp::steady_now() + kTick))) take(u);
+    }
+    for (int rank = 0; rank < ranks_.count(); ++rank) {
+      if (!answers_[rank].given) silent.push_back({rank, answers_[rank].where});
+    }
+    return outcome_of_silence(silent, options_.timeout, doing());
+  }
+
+  void finish(CaseRecord& record) {
+    if (done_) {
+      ranks_.finish(kEndGrace);
+      std::vector<RankResult> results;
+      for (Answer& a : answers_) results.push_back(std::move(*a.result));
+      fill_samples(record, settings_, samples_, stop_);
+      fill_results(record, settings_, results);
+      return;
+    }
+    ranks_.terminate(kTermGrace);
+    record.status = outcome_->status;
+    record.reason = outcome_->reason;
+    record.peak_cause = outcome_->cause;
+  }
+
+  const CaseSettings& settings_;
+  const TrialOptions& options_;
+  Rendezvous rendezvous_;
+  RankProcesses ranks_;
+  std::vector<Answer> answers_;
+  std::vector<Failure> failures_;
+  std::vector<fsdp::Nanos> samples_;
+  RepeatStop stop_ = RepeatStop::kMax;
+  Phase phase_ = Phase::kStarting;
+  fsdp::Nanos deadline_ = 0, repeating_since_ = 0;
+  bool done_ = false;
+  std::optional<Outcome> outcome_;
+};
+}  // namespace
+
+std::string default_rank_program() {
+  if (const char* given = std::getenv("SHARDSCOPE_RANK"); given != nullptr && *given != '\0') return given;
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (error ? std::filesystem::path() : self.parent_path()) / "shardscope-rank";
+}
+
+namespace {
+// False: the case cannot run, and the record says why.
+bool may_run(const CaseSettings& settings, CaseRecord& record) {
+  try {
+    validate(settings);
+    record.emulated = wire_of(settings).on;
+    record.predicted = settings.device == "virtual";
+    record.warnings = setting_warnings(settings);
+    return true;
+  } catch (const fsdp::ConfigError& e) {
+    record.status = Status::kConfigError;
+    record.reason = e.what();
+  } catch (const fsdp::EnvironmentError& e) {
+    record.status = Status::kSkipped;
+    record.reason = e.what();
+  }
+  return false;
+}
+}  // namespace
+
+CaseRecord run_trial(const CaseSettings& settings, const TrialOptions& options) {
+  CaseRecord record = begin_record(settings);
+  record.started_at = fsdp::wall_seconds();
+  if (may_run(settings, record)) {
+    try {
+      Trial(settings, options).run(record);
+    } catch (const fsdp::EnvironmentError&) {
+      throw;
+    } catch (const std::exception& e) {
+      record.status = Status::kCrashed;
+      record.reason = std::string("the results of the ranks cannot be used: ") + e.what();
+    }
+  }
+  record.finished_at = fsdp::wall_seconds();
+  return record;
+}
+
+}  // namespace harness

@@ -1,0 +1,63 @@
+#include "harness/trial/outcome.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace harness {
+namespace {
+using Kind = Failure::Kind;
+
+TEST(Outcome, ACrashExplainsTheCommErrorsThatCameFirst) {
+  const std::vector<Failure> seen = {{Status::kCommError, 0, Kind::kReported, "[comm] rank 1 has gone"},
+                                     {Status::kCommError, 2, Kind::kReported, "[comm] rank 1 has gone"},
+                                     failure_of_exit(1, SIGKILL, "in repetition 2", "")};
+  const Outcome o = outcome_of(seen);
+  EXPECT_EQ(o.status, Status::kCrashed);
+  EXPECT_EQ(o.rank, 1);
+  EXPECT_EQ(o.reason, "rank 1 was killed by SIGKILL in repetition 2");
+  EXPECT_TRUE(decisive(seen));
+}
+
+TEST(Outcome, OutOfMemoryExplainsTimeoutsAndCommErrors) {
+  const std::vector<Failure> seen = {
+      {Status::kTimeout, 0, Kind::kReported, "[comm] no arrival of rank 1"},
+      {Status::kOom, 1, Kind::kReported, "[memory] too much", "root, forward, activations"}};
+  const Outcome o = outcome_of(seen);
+  EXPECT_EQ(o.status, Status::kOom);
+  EXPECT_EQ(o.cause, "root, forward, activations");
+  EXPECT_EQ(o.reason, "rank 1 ran out of memory: [memory] too much");
+}
+
+TEST(Outcome, AmongEqualsTheFirstIsTheCause) {
+  const std::vector<Failure> seen = {{Status::kCommError, 2, Kind::kReported, "[comm] a"},
+                                     {Status::kCommError, 0, Kind::kReported, "[comm] b"}};
+  EXPECT_EQ(outcome_of(seen).reason, "rank 2: [comm] a");
+  EXPECT_FALSE(decisive(seen));
+}
+
+TEST(Outcome, ExitCodesAndSignalsAreNamedWithTheEndOfTheLog) {
+  const Failure exit = failure_of_exit(0, 3 << 8, "while starting", "one\n\ntwo\n");
+  EXPECT_EQ(outcome_of({exit}).reason, "rank 0 ended with exit code 3 while starting; its log ends: one | two");
+  const Failure abort = failure_of_exit(0, SIGABRT, "while starting", "what(): x\n");
+  EXPECT_EQ(outcome_of({abort}).reason, "rank 0 was killed by SIGABRT while starting; its log ends: what(): x");
+}
+
+TEST(Outcome, SilenceNamesTheRanksAndWhatTheySaid) {
+  const Outcome o = outcome_of_silence({{1, "last collective all_gather of root, forward"}, {3, ""}}, 2'000'000'000,
+                                       "in repetition 1");
+  EXPECT_EQ(o.status, Status::kTimeout);
+  EXPECT_NE(o.reason.find("no answer in repetition 1 from ranks 1, 3; rank 1: last collective all_gather of root, "
+                          "forward; rank 3: does not answer"),
+            std::string::npos)
+      << o.reason;
+}
+
+TEST(Outcome, LongLogsKeepTheirEnd) {
+  EXPECT_EQ(last_lines(std::string(1000, 'x') + "END", 10), "...xxxxxxxEND");
+  EXPECT_EQ(last_lines("\x1b[31mred\tand\x01 blue\n\n"), "[31mred and blue");
+  EXPECT_EQ(last_lines(""), "");
+}
+
+}  // namespace
+}  // namespace harness
