@@ -1,0 +1,18 @@
+// cases_csv: results.csv. RFC 4180 (CRLF, quotes doubled), one row per case in the given order.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/store/records.h"
+
+namespace reports {
+
+// Columns: case, status, reason, the sweep's axes in its order, then the fixed columns from `units` to `predicted`.
+// What a case does not have is an empty field. Integers are exact, other numbers read back exactly; flags are true,
+// false.
+std::string cases_csv(const harness::SweepRecord& sweep, const std::vector<harness::CaseRecord>& cases);
+
+// One field, quoted when it holds a comma, a quote or a line break.
+std::string csv_field(const std::string& text);
+
+}  // namespace reports

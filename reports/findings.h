@@ -1,0 +1,57 @@
+// Findings: the answers to the three questions of a sweep, with the numbers they rest on. Pure functions of records.
+#pragma once
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reports/shape.h"
+
+namespace reports {
+
+// A sentence in pieces, so that a page can set numbers in bold and link cases.
+struct Piece {
+  std::string text;
+  bool strong = false;
+  std::optional<std::size_t> case_index;
+};
+using Sentence = std::vector<Piece>;
+std::string plain(const Sentence& s);
+
+struct Answer {
+  std::string question;
+  Sentence sentence;
+  std::vector<Sentence> notes;
+};
+
+// What grew between two neighbouring values of an axis, the other settings equal (metrics 9.1).
+struct NeighbourStep {
+  std::size_t axis = 0;
+  std::size_t from = 0, to = 0;  // cases
+  double change = 0;             // cost(to) / cost(from) - 1
+  bool disjoint = false;         // the confidence intervals do not meet
+  bool cliff = false;
+  std::optional<harness::PartitionClass> cause;  // the class that grew most on the way to the slower one
+  double share = 0;                              // of all that grew; below one half: mixed
+};
+
+// The edge of what fits along an axis, the other settings equal (metrics 9.2).
+struct Boundary {
+  std::size_t axis = 0;
+  std::optional<std::size_t> last_fit, first_oom;  // cases; in the order of growing memory
+  bool violated = false;                           // something fits beyond an out-of-memory case
+};
+
+struct Findings {
+  std::optional<std::size_t> best, standard, worst;  // cases; standard: wrap block, backward_prefetch pre
+  Answer wrap, slow, fit;
+  std::vector<NeighbourStep> steps;
+  std::vector<Boundary> boundaries;
+  bool per_token = false;  // costs are per token: batch, seq or accumulate vary
+};
+Findings find(const ReportInput& input, const SweepShape& shape, const Workload& workload);
+
+// Time per step, or per token when `per_token`; std::nullopt when the case has none.
+std::optional<double> cost_of(const harness::CaseRecord& c, bool per_token);
+
+}  // namespace reports

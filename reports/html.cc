@@ -1,0 +1,99 @@
+#include "reports/html.h"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "reports/page_data.h"
+#include "reports/web_assets.h"
+
+namespace reports {
+namespace {
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+// Each mark is looked for in the template only, never in what was put in.
+std::string filled(std::string_view page, const std::vector<std::pair<std::string_view, std::string_view>>& parts) {
+  std::string out;
+  std::size_t at = 0;
+  for (const auto& [mark, text] : parts) {
+    const std::size_t found = page.find(mark, at);
+    if (found == std::string_view::npos) continue;
+    out.append(page.substr(at, found - at)).append(text);
+    at = found + mark.size();
+  }
+  return out.append(page.substr(at));
+}
+
+bool plain_word(const std::string& s) {
+  return !s.empty() && std::all_of(s.begin(), s.end(), [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("_-./:,=@%+").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+}
+
+std::string shell_quoted(const std::string& s) {
+  if (plain_word(s)) return s;
+  std::string out = "'";
+  for (const char c : s) c == '\'' ? out += "'\\''" : out += c;
+  return out + "'";
+}
+
+void add_answer(std::string& out, const Answer& a) {
+  out += a.question + "\n  " + plain(a.sentence) + "\n";
+  for (const Sentence& note : a.notes) out += "  " + plain(note) + "\n";
+}
+
+}  // namespace
+
+std::string report_html(const std::vector<ReportInput>& inputs, const ReportOptions& options) {
+  const std::string data = report_json(inputs, options);
+  return filled(
+      kPageHtml,
+      {{"{{title}}", escaped(options.title)}, {"{{style}}", kStyleCss}, {"{{data}}", data}, {"{{script}}", kPageJs}});
+}
+
+std::string report_text(const ReportInput& input) {
+  const SweepShape shape = shape_of(input);
+  std::string out;
+  for (const Workload& workload : shape.workloads) {
+    const Findings f = find(input, shape, workload);
+    if (!workload.label.empty()) out += "[" + workload.label + "]\n";
+    for (const Answer* a : {&f.wrap, &f.slow, &f.fit}) add_answer(out, *a);
+  }
+  return out;
+}
+
+std::string rerun_command(const harness::CaseRecord& c, const std::map<std::string, std::string>& defaults) {
+  std::string out = "shardscope run";
+  for (const auto& [name, value] : c.settings) {
+    const auto standard = defaults.find(name);
+    if (value.empty() || (standard != defaults.end() && standard->second == value)) continue;
+    std::string flag = name;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    out += " --" + shell_quoted(flag) + " " + shell_quoted(value);
+  }
+  return out;
+}
+
+}  // namespace reports

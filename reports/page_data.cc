@@ -1,0 +1,287 @@
+#include "reports/page_data.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "reports/text.h"
+
+namespace reports {
+namespace {
+
+using harness::CaseRecord;
+
+constexpr std::size_t kReasonLimit = 4'000, kCommandLimit = 32'000, kSpecLimit = 64'000;
+constexpr std::size_t kSamplesShown = 200, kTopParts = 8;
+
+template <typename Numbers>
+void write_array(JsonWriter& json, std::string_view name, const Numbers& numbers, std::size_t limit = 1'000'000) {
+  json.key(name).begin_array();
+  std::size_t n = 0;
+  for (const auto& v : numbers) {
+    if (n++ == limit) break;
+    json.value(v);
+  }
+  json.end_array();
+}
+
+void write_map(JsonWriter& json, const std::map<std::string, std::string>& m) {
+  json.begin_object();
+  for (const auto& [key, value] : m) json.key(key).value(value);
+  json.end_object();
+}
+
+void write_sentence(JsonWriter& json, const Sentence& s) {
+  json.begin_array();
+  for (const Piece& p : s) {
+    if (!p.strong) {
+      json.value(p.text);
+      continue;
+    }
+    json.begin_array().value(p.text);
+    if (p.case_index) json.value(*p.case_index);
+    json.end_array();
+  }
+  json.end_array();
+}
+
+void write_answer(JsonWriter& json, const Answer& a) {
+  json.begin_object().field("question", a.question).key("sentence");
+  write_sentence(json, a.sentence);
+  json.key("notes").begin_array();
+  for (const Sentence& note : a.notes) write_sentence(json, note);
+  json.end_array().end_object();
+}
+
+// [class, pass, collective, ns]: the partition without its units.
+void write_details(JsonWriter& json, const CaseRecord& c) {
+  std::map<std::array<int, 3>, fsdp::Nanos> sums;
+  for (const auto& d : c.partition_details) {
+    sums[{static_cast<int>(d.cls), static_cast<int>(d.pass), static_cast<int>(d.collective)}] += d.ns;
+  }
+  json.key("details").begin_array();
+  for (const auto& [key, ns] : sums) json.begin_array().value(key[0]).value(key[1]).value(key[2]).value(ns).end_array();
+  json.end_array();
+}
+
+// [class, unit, pass, collective, ns]: where most time went that was not compute.
+void write_top_parts(JsonWriter& json, const CaseRecord& c) {
+  std::vector<harness::PartitionDetail> parts;
+  for (const auto& d : c.partition_details) {
+    if (d.ns > 0 && d.cls > harness::PartitionClass::kOverlapped) parts.push_back(d);
+  }
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.ns > b.ns; });
+  if (parts.size() > kTopParts) parts.resize(kTopParts);
+  json.key("top").begin_array();
+  for (const auto& d : parts) {
+    json.begin_array().value(static_cast<int>(d.cls)).value(d.unit).value(static_cast<int>(d.pass));
+    json.value(static_cast<int>(d.collective)).value(d.ns).end_array();
+  }
+  json.end_array();
+}
+
+void write_memory(JsonWriter& json, const CaseRecord& c) {
+  json.key("ranks").begin_array();
+  for (const auto& r : c.ranks) {
+    std::vector<fsdp::Nanos> steps = r.step_ns;
+    std::sort(steps.begin(), steps.end());
+    json.begin_array().value(r.rank).value(r.peak.total).value(r.peak_cause);
+    steps.empty() ? json.null() : json.value(steps[steps.size() / 2]);
+    json.end_array();
+  }
+  json.end_array();
+  const auto fullest = std::max_element(c.ranks.begin(), c.ranks.end(),
+                                        [](const auto& a, const auto& b) { return a.peak.total < b.peak.total; });
+  if (fullest == c.ranks.end()) return;
+  write_array(json, "memory", fullest->peak.at_peak);
+  json.field("memory_rank", fullest->rank).field("memory_unit", fullest->peak.where.unit);
+  json.field("memory_pass", static_cast<int>(fullest->peak.where.pass));
+}
+
+void write_numbers(JsonWriter& json, const CaseRecord& c) {
+  json.field("units", c.units).field("largest_unit_bytes", c.largest_unit_bytes);
+  json.field("step_ns", c.step_ns).field("step_mad_ns", c.step_mad_ns);
+  json.field("step_ci_low_ns", c.step_ci_low_ns).field("step_ci_high_ns", c.step_ci_high_ns);
+  json.field("ci_coverage", c.ci_coverage).field("stopped_by", c.stopped_by).field("repetitions", c.repetitions);
+  write_array(json, "samples", c.samples, kSamplesShown);
+  json.field("tokens_per_s", c.tokens_per_s).field("peak_bytes", c.peak_bytes).field("peak_cause", c.peak_cause);
+  json.field("budget", budget_of(c)).field("traced_step_ns", c.traced_step_ns);
+  if (c.partition) write_array(json, "partition", *c.partition);
+  json.field("partition_rank", c.partition_rank).field("partition_step", c.partition_step);
+  json.field("overlap_pct", c.overlap_pct).field("collectives", c.collectives);
+  json.field("communicated_bytes", c.communicated_bytes).field("observer_ratio", c.observer_ratio);
+  json.field("emulated", c.emulated).field("predicted", c.predicted);
+}
+
+std::map<std::string, std::string> without(const std::map<std::string, std::string>& all,
+                                           const std::map<std::string, std::string>& known) {
+  std::map<std::string, std::string> rest;
+  for (const auto& [key, value] : all) {
+    const auto place = known.find(key);
+    if (place == known.end() || place->second != value) rest.emplace(key, value);
+  }
+  return rest;
+}
+
+// Settings with one value in the whole sweep.
+void write_constants(JsonWriter& json, const ReportInput& input) {
+  json.key("settings").begin_array();
+  if (!input.cases.empty()) {
+    for (const auto& [name, value] : input.cases.front().settings) {
+      const bool same =
+          std::all_of(input.cases.begin(), input.cases.end(), [&, &name = name, &value = value](const auto& c) {
+            const std::string* other = setting(c, name);
+            return other && *other == value;
+          });
+      if (same) json.begin_array().value(name).value(value).end_array();
+    }
+  }
+  json.end_array();
+}
+
+void write_axes(JsonWriter& json, const SweepShape& shape) {
+  json.key("axes").begin_array();
+  for (const Axis& axis : shape.axes) {
+    json.begin_object().field("name", axis.name);
+    write_array(json, "values", axis.values);
+    write_array(json, "units", axis.units);
+    json.field("workload", axis.workload).end_object();
+  }
+  json.end_array().field("granularity", shape.granularity);
+}
+
+// Best, default, slowest and the edges first: their timelines are what a reader opens.
+std::vector<std::size_t> by_importance(const std::vector<Findings>& findings, std::size_t cases) {
+  std::vector<std::size_t> order;
+  std::set<std::size_t> seen;
+  const auto add = [&](std::size_t i) {
+    if (seen.insert(i).second) order.push_back(i);
+  };
+  for (const Findings& f : findings) {
+    for (const auto& i : {f.best, f.worst, f.standard}) {
+      if (i) add(*i);
+    }
+    for (const Boundary& b : f.boundaries) {
+      if (b.last_fit) add(*b.last_fit);
+    }
+  }
+  for (std::size_t i = 0; i < cases; ++i) add(i);
+  return order;
+}
+
+void write_workloads(JsonWriter& json, const SweepShape& shape, const std::vector<Findings>& findings) {
+  json.key("workloads").begin_array();
+  for (std::size_t w = 0; w < shape.workloads.size(); ++w) {
+    json.begin_object().field("label", shape.workloads[w].label);
+    write_array(json, "cases", shape.workloads[w].cases);
+    write_findings(json, findings[w]);
+    json.end_object();
+  }
+  json.end_array();
+}
+
+void write_sweep(JsonWriter& json, const ReportInput& input, const ReportOptions& options, std::size_t budget) {
+  const SweepShape shape = shape_of(input);
+  std::vector<Findings> findings;
+  for (const Workload& w : shape.workloads) findings.push_back(find(input, shape, w));
+  const Timelines timelines = pack_timelines(input.cases, by_importance(findings, input.cases.size()), budget);
+
+  const auto& s = input.sweep;
+  json.begin_object().field("name", s.name).field("hash", s.spec_hash).field("created_at", s.created_at);
+  json.field("schema_version", s.schema_version);
+  json.key("command").value(std::string_view(s.command), kCommandLimit);
+  json.key("spec").value(std::string_view(s.spec_text), kSpecLimit);
+  json.key("environment");
+  write_map(json, s.environment);
+  write_constants(json, input);
+  write_axes(json, shape);
+  write_workloads(json, shape, findings);
+  json.key("timelines").begin_object().field("with_spans", timelines.with_spans);
+  json.field("embedded", timelines.embedded).field("all_ranks", timelines.all_ranks).end_object();
+
+  SharedTables tables;
+  json.key("cases").begin_array();
+  for (std::size_t i = 0; i < input.cases.size(); ++i) {
+    CaseRecord c = input.cases[i];
+    c.environment = without(c.environment, s.environment);
+    write_case(json, c, shape.at[i], timelines.packed[i], options, tables);
+  }
+  json.end_array();
+  tables.write(json);
+  json.end_object();
+}
+
+}  // namespace
+
+std::size_t SharedTables::add(const std::vector<harness::UnitRecord>& units) {
+  JsonWriter json;
+  json.begin_array();
+  for (const auto& u : units) {
+    json.begin_array().value(u.name).value(u.parameters).value(u.unsharded_bytes).value(u.shard_bytes);
+    json.value(u.reduce_bytes).value(u.strategy).end_array();
+  }
+  json.end_array();
+  const auto [place, fresh] = unit_index_.emplace(json.text(), units_.size());
+  if (fresh) units_.push_back(json.text());
+  return place->second;
+}
+
+std::size_t SharedTables::add(const std::map<std::string, std::string>& environment) {
+  JsonWriter json;
+  write_map(json, environment);
+  const auto [place, fresh] = environment_index_.emplace(json.text(), environments_.size());
+  if (fresh) environments_.push_back(json.text());
+  return place->second;
+}
+
+void SharedTables::write(JsonWriter& json) const {
+  json.key("unit_tables").begin_array();
+  for (const std::string& text : units_) json.raw(text);
+  json.end_array().key("environments").begin_array();
+  for (const std::string& text : environments_) json.raw(text);
+  json.end_array();
+}
+
+void write_case(JsonWriter& json, const CaseRecord& c, const std::vector<int>& at, const std::string& packed_timeline,
+                const ReportOptions& options, SharedTables& tables) {
+  json.begin_object().field("id", c.id).field("status", status_text(c.status));
+  if (!c.reason.empty()) json.key("reason").value(std::string_view(c.reason), kReasonLimit);
+  write_array(json, "at", at);
+  write_numbers(json, c);
+  write_details(json, c);
+  write_top_parts(json, c);
+  write_memory(json, c);
+  json.field("unit_table", tables.add(c.unit_table)).field("environment", tables.add(c.environment));
+  write_array(json, "warnings", c.warnings, 20);
+  json.field("started_at", c.started_at).field("finished_at", c.finished_at);
+  json.key("command").value(std::string_view(rerun_command(c, options.defaults)), kCommandLimit);
+  if (!packed_timeline.empty()) json.key("timeline").value(std::string_view(packed_timeline), packed_timeline.size());
+  json.end_object();
+}
+
+void write_findings(JsonWriter& json, const Findings& f) {
+  json.field("best", f.best).field("standard", f.standard).field("worst", f.worst).field("per_token", f.per_token);
+  json.key("answers").begin_array();
+  for (const Answer* a : {&f.wrap, &f.slow, &f.fit}) write_answer(json, *a);
+  json.end_array().key("steps").begin_array();
+  for (const NeighbourStep& s : f.steps) {
+    json.begin_array().value(s.axis).value(s.from).value(s.to).value(s.change).value(s.disjoint).value(s.cliff);
+    json.value(s.cause ? static_cast<int>(*s.cause) : -1).value(s.share).end_array();
+  }
+  json.end_array().key("boundaries").begin_array();
+  for (const Boundary& b : f.boundaries) {
+    json.begin_array().value(b.axis).value(b.last_fit).value(b.first_oom).value(b.violated).end_array();
+  }
+  json.end_array();
+}
+
+std::string report_json(const std::vector<ReportInput>& inputs, const ReportOptions& options) {
+  JsonWriter json;
+  json.begin_object().field("title", options.title).key("sweeps").begin_array();
+  const std::size_t share = options.timeline_budget / std::max<std::size_t>(1, inputs.size());
+  for (const ReportInput& input : inputs) write_sweep(json, input, options, share);
+  json.end_array().end_object();
+  return json.text();
+}
+
+}  // namespace reports
