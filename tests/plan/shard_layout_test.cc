@@ -1,0 +1,106 @@
+#include "fsdp/plan/shard_layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fsdp {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<Count> held_by_ranks(const ShardLayout& layout) {
+  std::vector<Count> held(layout.world, 0);
+  for (int r = 0; r < layout.world; ++r) {
+    for (std::size_t p = 0; p < layout.numels.size(); ++p) held[r] += layout.local(p, r).end - layout.local(p, r).begin;
+  }
+  return held;
+}
+
+TEST(ShardLayout, CeilChunksWithoutAlignment) {  // fsdp.md V10 to V13
+  EXPECT_THAT(held_by_ranks(make_flat_layout({10}, 4, 1)), ElementsAre(3, 3, 3, 1));
+  EXPECT_EQ(make_flat_layout({10}, 4, 1).flat, 12);
+  EXPECT_THAT(held_by_ranks(make_flat_layout({9}, 4, 1)), ElementsAre(3, 3, 3, 0));
+  EXPECT_EQ(make_flat_layout({9}, 4, 1).flat, 12);
+  EXPECT_THAT(held_by_ranks(make_flat_layout({17}, 8, 1)), ElementsAre(3, 3, 3, 3, 3, 2, 0, 0));
+  EXPECT_EQ(make_flat_layout({17}, 8, 1).flat, 24);
+  EXPECT_THAT(held_by_ranks(make_flat_layout({3}, 8, 1)), ElementsAre(1, 1, 1, 0, 0, 0, 0, 0));
+  EXPECT_EQ(make_flat_layout({3}, 8, 1).flat, 8);
+}
+
+TEST(ShardLayout, Fsdp1WithOriginalParametersAlignsStartsOnly) {  // V14, V15
+  const ShardLayout bf16 = make_flat_layout({5, 3, 10}, 4, 8, 1);
+  EXPECT_THAT(bf16.offsets, ElementsAre(0, 8, 16));
+  EXPECT_EQ(bf16.flat, 28);
+  EXPECT_EQ(bf16.shard, 7);
+  const ShardLayout fp32 = make_flat_layout({5, 3, 10}, 4, 4, 1);
+  EXPECT_THAT(fp32.offsets, ElementsAre(0, 8, 12));
+  EXPECT_EQ(fp32.flat, 24);
+  EXPECT_EQ(fp32.shard, 6);
+}
+
+TEST(ShardLayout, Fsdp1WithoutOriginalParametersConcatenates) {  // V16
+  const ShardLayout l = make_flat_layout({5, 3, 10}, 4, 1);
+  EXPECT_THAT(l.offsets, ElementsAre(0, 5, 8));
+  EXPECT_EQ(l.payload, 18);
+  EXPECT_EQ(l.shard, 5);
+  EXPECT_EQ(l.flat, 20);
+}
+
+TEST(ShardLayout, OursStartsEverythingOn128Bytes) {  // V17
+  EXPECT_EQ(align_elements_for(Dtype::kBFloat16, Dtype::kFloat32), 64);
+  EXPECT_EQ(align_elements_for(Dtype::kFloat32, Dtype::kBFloat16), 64);
+  EXPECT_EQ(align_elements_for(Dtype::kFloat32, Dtype::kFloat32), 32);
+  const ShardLayout l = make_flat_layout({5, 3, 10}, 4, 64);
+  EXPECT_THAT(l.offsets, ElementsAre(0, 64, 128));
+  EXPECT_EQ(l.flat, 256);
+  EXPECT_EQ(l.shard, 64);
+  EXPECT_EQ(l.padding(), 238);
+}
+
+struct OddCase {
+  Count numel;
+  int world;
+  Count shard, padding;
+};
+class ShardLayoutOddCounts : public testing::TestWithParam<OddCase> {};
+
+TEST_P(ShardLayoutOddCounts, AreMendedByPadding) {  // case C34, bf16
+  const ShardLayout l = make_flat_layout({GetParam().numel}, GetParam().world, 64);
+  EXPECT_EQ(l.shard, GetParam().shard);
+  EXPECT_EQ(l.padding(), GetParam().padding);
+  EXPECT_EQ(l.shard * size_of(Dtype::kBFloat16) % kShardAlignment, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(C34, ShardLayoutOddCounts,
+                         testing::Values(OddCase{1001, 8, 128, 23}, OddCase{1049088, 8, 131136, 0},
+                                         OddCase{1049088, 6, 174848, 0}, OddCase{1049088, 7, 149888, 128}));
+
+TEST(ShardLayout, RanksTileEveryParameterInOrder) {
+  const std::vector<Count> numels = {5, 0, 300, 64, 1, 1000};
+  for (int world : {1, 2, 3, 7, 8, 64}) {
+    const ShardLayout l = make_flat_layout(numels, world, 32);
+    EXPECT_EQ(l.flat, l.shard * world);
+    for (std::size_t p = 0; p < numels.size(); ++p) {
+      Count next = 0;
+      for (int r = 0; r < world; ++r) {
+        const ShardLayout::Range range = l.local(p, r);
+        if (range.begin == range.end) continue;
+        EXPECT_EQ(range.begin, next);
+        EXPECT_EQ(r * l.shard + range.at, l.offsets[p] + range.begin);
+        EXPECT_LE(range.at + range.end - range.begin, l.shard);
+        next = range.end;
+      }
+      EXPECT_EQ(next, numels[p]);
+    }
+  }
+}
+
+TEST(ShardLayout, OneRankHoldsAll) {
+  const ShardLayout l = make_flat_layout({7, 9}, 1, 32);
+  EXPECT_EQ(l.shard, 64);
+  EXPECT_EQ(l.local(1, 0).at, 32);
+  EXPECT_EQ(l.local(1, 0).end, 9);
+}
+
+}  // namespace
+}  // namespace fsdp
