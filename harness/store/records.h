@@ -1,4 +1,5 @@
-// Records: what a case leaves behind, as plain values. The trial fills them, the store keeps them, the reports read them.
+// Records: what a case leaves behind, as plain values. The trial fills them, the store keeps them, the reports read
+// them.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -14,7 +15,8 @@
 namespace harness {
 
 enum class Status : std::uint8_t { kOk, kNearOom, kOom, kTimeout, kCrashed, kCommError, kConfigError, kSkipped };
-std::string_view name_of(Status s);  // "ok", "near_oom", "oom", "timeout", "crashed", "comm_error", "config_error", "skipped"
+std::string_view name_of(
+    Status s);  // "ok", "near_oom", "oom", "timeout", "crashed", "comm_error", "config_error", "skipped"
 std::optional<Status> status_from(const std::string& name);
 inline bool measured(Status s) { return s == Status::kOk || s == Status::kNearOom; }
 
@@ -63,29 +65,30 @@ struct CaseRecord {
   std::optional<Partition> partition;  // of the median traced step of the slowest rank
   int partition_rank = 0, partition_step = 0;
   std::optional<double> overlap_pct;
-  std::optional<std::int64_t> collectives;           // per step and rank
-  std::optional<fsdp::Bytes> communicated_bytes;     // sent per step and rank, ring formulas, padded sizes
+  std::optional<std::int64_t> collectives;        // per step and rank
+  std::optional<fsdp::Bytes> communicated_bytes;  // sent per step and rank, ring formulas, padded sizes
   std::optional<double> observer_ratio;
   bool emulated = false, predicted = false;
 
   std::vector<double> losses, grad_norms;
   std::vector<UnitRecord> unit_table;
-  std::vector<UnitMetrics> unit_metrics;             // of the partition's step
-  std::vector<PartitionDetail> partition_details;    // of the partition's step
+  std::vector<UnitMetrics> unit_metrics;           // of the partition's step
+  std::vector<PartitionDetail> partition_details;  // of the partition's step
   std::vector<RankRecord> ranks;
-  std::vector<StepRow> steps;                        // every rank and traced step
-  std::vector<fsdp::Span> spans;                     // traced step of `partition_step`, all ranks (for the timeline)
+  std::vector<StepRow> steps;     // every rank and traced step
+  std::vector<fsdp::Span> spans;  // traced step of `partition_step`, all ranks (for the timeline)
   std::map<std::string, std::string> environment;
   std::vector<std::string> warnings;
-  std::int64_t started_at = 0, finished_at = 0;      // seconds since 1970
+  std::int64_t started_at = 0, finished_at = 0;  // seconds since 1970
 };
 
 struct SweepRecord {
   std::string name;
-  std::string spec_text;   // as given
-  std::string spec_hash;   // of the canonical form
-  std::string command;     // how to run it again
-  std::vector<std::pair<std::string, std::vector<std::string>>> axes;  // in the spec's order, values in the spec's order
+  std::string spec_text;  // as given
+  std::string spec_hash;  // of the canonical form
+  std::string command;    // how to run it again
+  std::vector<std::pair<std::string, std::vector<std::string>>>
+      axes;  // in the spec's order, values in the spec's order
   std::map<std::string, std::string> environment;
   std::int64_t created_at = 0;
   int schema_version = 1;

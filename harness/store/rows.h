@@ -26,7 +26,6 @@ struct Describe {
   std::vector<ColumnDefinition>& out;
   template <class T>
   void operator()(const std::string& name, T&) {
-    // REAL columns may hold the text 'nan'
     out.push_back({name, std::string(sql_type<T>()) + " NOT NULL"});
   }
   template <class T>

@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/plan/nearest.h"
 #include "harness/sweep/text.h"
 
 namespace harness {
@@ -77,21 +76,6 @@ std::string exact(std::int64_t n, const WholeUnit (&units)[N]) {
     if (n != 0 && n % u.factor == 0) return fmt::format("{}{}", n / u.factor, u.name);
   }
   return fmt::format("{}{}", n, units[N - 1].name);
-}
-
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row[b.size()];
 }
 
 }  // namespace
@@ -164,12 +148,7 @@ std::string format_nanos(fsdp::Nanos t) {
 }
 
 std::string nearest(const std::string& text, const std::vector<std::string>& candidates, std::size_t n) {
-  std::vector<std::pair<std::size_t, std::string>> ranked;
-  for (const std::string& c : candidates) ranked.emplace_back(edit_distance(lower(text), lower(c)), c);
-  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::string out;
-  for (std::size_t i = 0; i < std::min(n, ranked.size()); ++i) out += (i ? ", " : "") + ranked[i].second;
-  return out;
+  return fsdp::nearest_names(text, candidates, n);
 }
 
 }  // namespace harness

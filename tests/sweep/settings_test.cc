@@ -81,7 +81,7 @@ TEST(Settings, EveryAllowedTextHasOneCanonicalForm) {
 
 TEST(Settings, BadTextNamesTheSettingAndWhatIsRight) {
   EXPECT_EQ(apply_error("forward_prefech", "1"),
-            "[forward_prefech] unknown setting; nearest: forward_prefetch, backward_prefetch, prefetch_order");
+            "[forward_prefech] unknown setting; nearest: forward_prefetch, backward_prefetch, hardware");
   EXPECT_EQ(apply_error("world", "0"), "[world] \"0\" is not allowed; use a whole number from 1 to 2147483647");
   EXPECT_EQ(apply_error("steps", "four"), "[steps] \"four\" is not allowed; use a whole number from 1 to 2147483647");
   EXPECT_EQ(apply_error("optimizer", "adam"), "[optimizer] \"adam\" is not allowed; use adamw, sgd (nearest: adamw)");
