@@ -106,7 +106,7 @@ class Checker {
       case Verb::kReduceScatter:
       case Verb::kAllReduce:
         issue(e.lane);
-        read(e.lane, reduce_place(e));
+        if (e.slot >= 0) read(e.lane, reduce_place(e));
         write(e.lane, gradient(e.unit));
         units_[e.unit] = true;
         break;
@@ -135,6 +135,14 @@ class Checker {
         break;
       case Verb::kReleaseGradient:
         release(clocks_[at(e.lane)], gradient(e.unit));
+        break;
+      case Verb::kCast:
+        issue(e.lane);
+        read(e.lane, shard(e.unit));
+        write(e.lane, unsharded(e.unit));
+        break;
+      case Verb::kAccumulate:
+        issue(e.lane);
         break;
       case Verb::kAcquireReduce:
         break;

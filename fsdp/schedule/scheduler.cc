@@ -26,7 +26,7 @@ struct Scheduler::State {
     bool prefetched = false;  // gathered ahead, its turn has not come yet
     int forwards = 0;         // forwards of this step whose backward is still to come
     bool in_backward = false;
-    bool reduced = false;  // at least once since begin_step
+    bool reduced = false;  // in this micro-batch
     bool has_gradient = false;
   };
   struct Reduce {
@@ -96,9 +96,10 @@ struct Scheduler::State {
     note({.verb = Verb::kComputeBegin, .lane = Lane::kCompute, .unit = u, .pass = pass});
   }
   void close(UnitId u) {
-    note({.verb = Verb::kComputeEnd, .lane = Lane::kCompute, .unit = u, .pass = pass});
     const auto it = std::find(active.rbegin(), active.rend(), u);
-    if (it != active.rend()) active.erase(std::next(it).base());
+    if (it == active.rend()) return;  // swept at the end of backward: it never ran
+    note({.verb = Verb::kComputeEnd, .lane = Lane::kCompute, .unit = u, .pass = pass});
+    active.erase(std::next(it).base());
   }
 
   // ---- passes
@@ -146,6 +147,7 @@ struct Scheduler::State {
     locate(u, pass);
     note({.verb = Verb::kAcquireUnsharded, .unit = u, .pass = pass, .slot = place.slot, .bytes = bytes});
     memory.acquire_unsharded(u);
+    if (unit.traits.casts) cast(u);
     CollectiveCall call = memory.all_gather_call(u);
     call.pass = pass;
     note({.verb = Verb::kAllGather,
@@ -164,6 +166,13 @@ struct Scheduler::State {
     unit.counted = counted;
     unit.prefetched = prefetch;
     return true;
+  }
+
+  void cast(UnitId u) {
+    note({.verb = Verb::kCast, .lane = Lane::kAllGather, .unit = u, .pass = pass});
+    device.compute_context({SpanKind::kCopy, u, pass, at(u).traits.unsharded_bytes});
+    memory.cast_shard(u);
+    device.host_context();
   }
 
   void release_unsharded(UnitId u) {
@@ -235,6 +244,11 @@ struct Scheduler::State {
     gather(u, false);
   }
 
+  // Without a reduction, units that were kept after forward stay gathered for the next micro-batch (fsdp.md 3.1).
+  bool frees_in_backward(const Unit& unit) const {
+    return unit.traits.reshard_after_backward && (sync != GradientSync::kNone || unit.traits.reshard_after_forward);
+  }
+
   // ---- reductions
   // ------------------------------------------------------------------------------------------------------
   void retire_oldest_reduce() {
@@ -261,19 +275,38 @@ struct Scheduler::State {
     const Lane lane = unit.traits.all_reduces ? Lane::kAllReduce : Lane::kReduceScatter;
     wait(lane, record(Lane::kCompute));
     CollectiveCall call = memory.reduce_call(u);
-    call.pass = pass;
     if (options.own_reduce_scatter_communicator && call.communicator == Communicator::kShard)
       call.communicator = Communicator::kReduceScatter;
-    note({.verb = unit.traits.all_reduces ? Verb::kAllReduce : Verb::kReduceScatter,
+    send(u, lane, slot, call);
+    reduces.push_back({u, slot, record(lane)});
+    if (unit.traits.replicates && sync == GradientSync::kFull) replicate(u, reduces.back().done);
+  }
+  void send(UnitId u, Lane lane, int slot, CollectiveCall call) {
+    call.pass = pass;
+    const Bytes bytes = at(u).traits.unsharded_bytes;
+    const bool all = call.kind == CollectiveKind::kAllReduce;
+    note({.verb = all ? Verb::kAllReduce : Verb::kReduceScatter,
           .lane = lane,
           .unit = u,
           .pass = pass,
           .slot = slot,
-          .bytes = unit.traits.unsharded_bytes});
-    count(call.kind, u, unit.traits.unsharded_bytes, call.in_dtype);
+          .bytes = bytes});
+    count(call.kind, u, bytes, call.in_dtype);
     collectives.enqueue(lane, call);
-    ++(unit.traits.all_reduces ? stats.all_reduces : stats.reduce_scatters);
-    reduces.push_back({u, slot, record(lane)});
+    ++(all ? stats.all_reduces : stats.reduce_scatters);
+  }
+  // Across shard groups, behind the reduce-scatter inside them; the optimizer waits for it.
+  void replicate(UnitId u, const LoggedEvent& scattered) {
+    wait(Lane::kAllReduce, scattered);
+    send(u, Lane::kAllReduce, -1, memory.replica_call(u));
+    replicas.push_back(record(Lane::kAllReduce));
+  }
+  // Nothing is sent: the gradients join the unit's full gradient.
+  void accumulate(UnitId u) {
+    device.compute_context({SpanKind::kCopy, u, pass, at(u).traits.unsharded_bytes});
+    note({.verb = Verb::kAccumulate, .lane = Lane::kCompute, .unit = u, .pass = pass});
+    memory.accumulate_unsharded(u);
+    device.host_context();
   }
   void pack_alone(UnitId u) {  // nobody to reduce with: gradients go straight to their place
     Unit& unit = at(u);
@@ -299,6 +332,8 @@ struct Scheduler::State {
   std::vector<UnitId> window;
   std::deque<Reduce> reduces;  // in flight, oldest first
   std::deque<int> free_reduce_slots;
+  std::vector<LoggedEvent> replicas;  // all-reduces across shard groups, waited for at the end of the pass
+  GradientSync sync = GradientSync::kFull;
   LoggedEvent optimizer_done;
   std::uint64_t event_number = 0;
   std::uint64_t hash = 0;
@@ -321,11 +356,14 @@ void Scheduler::begin_step() {
   s_->hash = 0xCBF29CE484222325ULL;
   s_->pass = Pass::kNone;
   s_->active.clear();
+  s_->sync = GradientSync::kFull;
   for (auto& u : s_->units) u.forwards = 0, u.in_backward = false, u.reduced = false;
   s_->wait(Lane::kAllGather, s_->optimizer_done);
   s_->enter(Pass::kForward);
   s_->resume_compute();
 }
+
+void Scheduler::set_gradient_sync(GradientSync sync) { s_->sync = sync; }
 
 void Scheduler::pre_forward(UnitId u) {
   State& s = *s_;
@@ -354,6 +392,7 @@ void Scheduler::post_forward(UnitId u) {
   auto& unit = s.at(u);
   s.close(u);
   if (unit.traits.reshard_after_forward && unit.state.holds_memory()) {
+    if (unit.traits.keeps_group_shard) s.memory.keep_group_shard(u);
     s.release_unsharded(u);
     s.prefetch();  // what the gate put off
   }
@@ -385,13 +424,15 @@ void Scheduler::post_backward(UnitId u) {
   unit.in_backward = false;
   unit.forwards = std::max(0, unit.forwards - 1);
   unit.reduced = true;
-  if (unit.forwards == 0 && unit.traits.reshard_after_backward && unit.state.holds_memory()) {
+  if (unit.forwards == 0 && s.frees_in_backward(unit) && unit.state.holds_memory()) {
     s.await_gather(unit);
     s.release_unsharded(u);
   }
   if (s.options.backward_prefetch != BackwardPrefetch::kNone) s.prefetch();  // post; or what the gate put off
   s.locate(u, Pass::kBackward);
-  if (unit.traits.reduces)
+  if (s.sync == GradientSync::kNone)
+    s.accumulate(u);
+  else if (unit.traits.reduces)
     s.reduce(u);
   else
     s.pack_alone(u);
@@ -402,16 +443,20 @@ void Scheduler::end_backward() {
   State& s = *s_;
   s.enter(Pass::kBackward);
   for (UnitId u = 0; u < static_cast<UnitId>(s.units.size()); ++u)
-    if (!s.at(u).reduced) post_backward(u);  // zeros: every rank reduces every unit, whatever ran (fsdp.md 5.6)
+    if (!s.at(u).reduced && s.sync != GradientSync::kNone)
+      post_backward(u);  // zeros: every rank reduces every unit, whatever ran (fsdp.md 5.6)
   s.device.host_context();
   s.leave();
   for (UnitId u = 0; u < static_cast<UnitId>(s.units.size()); ++u) {
     auto& unit = s.at(u);
-    if (!unit.traits.reshard_after_backward || !unit.state.holds_memory()) continue;
+    if (!s.frees_in_backward(unit) || !unit.state.holds_memory()) continue;
     s.await_gather(unit);
     s.release_unsharded(u);
   }
   while (!s.reduces.empty()) s.retire_oldest_reduce();
+  for (const LoggedEvent& e : s.replicas) s.wait(Lane::kCompute, e);
+  s.replicas.clear();
+  for (auto& unit : s.units) unit.reduced = false, unit.forwards = 0;
   s.pass = Pass::kNone;
   s.active.clear();
 }

@@ -28,6 +28,13 @@ namespace fsdp {
 
 enum class BackwardPrefetch : std::uint8_t { kNone, kPost, kPre };
 
+// What becomes of the gradients of a micro-batch.
+enum class GradientSync : std::uint8_t {
+  kNone,    // accumulated unsharded, nothing is sent
+  kReduce,  // reduced into the shard; hybrid units put their all-reduce off
+  kFull,    // the last micro-batch of the step
+};
+
 // How many unsharded units may be in flight at once (kept units, such as the root, do not count).
 struct GateLimit {
   enum class Kind : std::uint8_t { kNone, kUnits, kBytes } kind = Kind::kUnits;
@@ -54,8 +61,11 @@ struct UnitTraits {
   bool gathers = true;                // false: no_shard, or alone in its group: always ready
   bool reshard_after_forward = true;  // false: kept until its post-backward
   bool reshard_after_backward = true;
-  bool all_reduces = false;  // no_shard: the gradients are all-reduced
-  bool reduces = true;       // false: nothing trainable, or alone in its group without need for a collective
+  bool all_reduces = false;        // no_shard: the gradients are all-reduced
+  bool reduces = true;             // false: nothing trainable, or alone in its group without need for a collective
+  bool replicates = false;         // hybrid: the sharded gradient is all-reduced across shard groups
+  bool casts = false;              // the shard is cast before it is gathered
+  bool keeps_group_shard = false;  // reshard_after_forward by a group size
   Bytes unsharded_bytes = 0;
 };
 
@@ -77,11 +87,13 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
 
   void begin_step();
+  // For the micro-batches that follow, within the step; begin_step sets kFull.
+  void set_gradient_sync(GradientSync sync);
   void pre_forward(UnitId unit);
   void post_forward(UnitId unit);
   void pre_backward(UnitId unit);
   void post_backward(UnitId unit);
-  void end_backward();
+  void end_backward();  // of one micro-batch
   void begin_optimizer();
   void end_optimizer();
 

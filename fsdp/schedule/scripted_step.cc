@@ -18,6 +18,26 @@ CollectiveCall CountingUnitMemory::reduce_call(UnitId u) {
           .count = at(u).gradient / size_of(Dtype::kFloat32)};
 }
 
+CollectiveCall CountingUnitMemory::replica_call(UnitId u) {
+  return {.kind = CollectiveKind::kAllReduce,
+          .communicator = Communicator::kReplica,
+          .unit = u,
+          .count = at(u).gradient / size_of(Dtype::kFloat32)};
+}
+
+void CountingUnitMemory::accumulate_unsharded(UnitId u) {
+  accumulated_.resize(units_.size());
+  if (accumulated_[static_cast<std::size_t>(u)]) return;
+  meter_.add(at(u).accumulated, MemoryCategory::kGradients);
+  accumulated_[static_cast<std::size_t>(u)] = true;
+}
+
+void CountingUnitMemory::drop_accumulated(UnitId u) {
+  if (accumulated_.empty() || !accumulated_[static_cast<std::size_t>(u)]) return;
+  meter_.sub(at(u).accumulated, MemoryCategory::kGradients);
+  accumulated_[static_cast<std::size_t>(u)] = false;
+}
+
 Script sequence_script(int units, bool with_root) {
   Script s;
   const int first = with_root ? 1 : 0;
@@ -52,10 +72,8 @@ Script make_script(const ModuleTree& tree, const UnitPlan& plan) {
   return out;
 }
 
-void run_scripted_step(Scheduler& scheduler, Device& device, int step, const Script& script,
-                       const ScriptedCompute& compute) {
-  device.begin_step(step);
-  scheduler.begin_step();
+namespace {
+void run_micro_batch(Scheduler& scheduler, const Script& script, const ScriptedCompute& compute) {
   for (const ScriptEvent& e : script) {
     if (e.kind == ScriptEvent::Kind::kLeave) {
       scheduler.post_forward(e.unit);
@@ -73,6 +91,17 @@ void run_scripted_step(Scheduler& scheduler, Device& device, int step, const Scr
     if (compute) compute(Pass::kBackward, e->unit);
   }
   scheduler.end_backward();
+}
+}  // namespace
+
+void run_scripted_step(Scheduler& scheduler, Device& device, int step, const Script& script,
+                       const ScriptedCompute& compute, const MicroBatches& micro_batches) {
+  device.begin_step(step);
+  scheduler.begin_step();
+  for (int i = 0; i < micro_batches.count; ++i) {
+    scheduler.set_gradient_sync(micro_batches.sync(i));
+    run_micro_batch(scheduler, script, compute);
+  }
   scheduler.begin_optimizer();
   if (compute) compute(Pass::kOptimizer, kNoUnit);
   scheduler.end_optimizer();
@@ -80,7 +109,8 @@ void run_scripted_step(Scheduler& scheduler, Device& device, int step, const Scr
 }
 
 MemoryPrediction predict_memory(const std::vector<UnitTraits>& traits, const std::vector<UnitBytes>& bytes,
-                                const Script& script, const SchedulerOptions& options, int world) {
+                                const Script& script, const SchedulerOptions& options, int world,
+                                const MicroBatches& micro_batches) {
   MemoryMeter meter;
   std::vector<bool> all_reduces;
   for (const UnitTraits& t : traits) all_reduces.push_back(t.all_reduces);
@@ -94,7 +124,7 @@ MemoryPrediction predict_memory(const std::vector<UnitTraits>& traits, const std
   VirtualCollectives collectives(device, world, [](const CollectiveCall&) { return Nanos{0}; });
   CountingUnitMemory memory(bytes, all_reduces, meter);
   Scheduler scheduler(traits, options, device, collectives, memory, &meter);
-  for (int step = 0; step < 2; ++step) run_scripted_step(scheduler, device, step, script, {});
+  for (int step = 0; step < 2; ++step) run_scripted_step(scheduler, device, step, script, {}, micro_batches);
   p.category_peaks = meter.peak_by_category();
   p.peak = meter.peak();
   return p;
@@ -112,6 +142,7 @@ UnitBytes unit_bytes(const UnitSpec& unit, const ModuleTree& tree, int world, By
   b.unsharded = l.world > 1 ? l.flat * size_of(o.param_dtype) : 0;
   b.reduce = world > 1 ? l.flat * size_of(o.reduce_dtype) : 0;
   b.gradient = l.shard * kMaster;
+  b.accumulated = l.flat * size_of(o.reduce_dtype);
   b.optimizer = l.shard * optimizer_state_per_element;
   b.padding = l.padding();
   return b;

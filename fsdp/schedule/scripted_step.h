@@ -15,10 +15,11 @@ namespace fsdp {
 
 // Bytes of one unit on one rank (padded), by what they are.
 struct UnitBytes {
-  Bytes parameters = 0;  // master shard (no_shard: whole)
-  Bytes unsharded = 0;   // gathered full parameters, compute dtype; 0 if the unit never gathers
-  Bytes reduce = 0;      // reduce input, reduce dtype; 0 if alone
-  Bytes gradient = 0;    // reduced gradient, master dtype
+  Bytes parameters = 0;   // master shard (no_shard: whole)
+  Bytes unsharded = 0;    // gathered full parameters, compute dtype; 0 if the unit never gathers
+  Bytes reduce = 0;       // reduce input, reduce dtype; 0 if alone
+  Bytes gradient = 0;     // reduced gradient, master dtype
+  Bytes accumulated = 0;  // full gradient of micro-batches that are not reduced
   Bytes optimizer = 0;
   Count padding = 0;  // elements
 };
@@ -31,15 +32,19 @@ class CountingUnitMemory final : public UnitMemory {
   void acquire_unsharded(UnitId u) override { meter_.add(at(u).unsharded, MemoryCategory::kUnsharded); }
   void release_unsharded(UnitId u) override { meter_.sub(at(u).unsharded, MemoryCategory::kUnsharded); }
   void acquire_reduce_input(UnitId u) override { meter_.add(at(u).reduce, MemoryCategory::kReduce); }
-  void pack_gradients(UnitId) override {}
+  void pack_gradients(UnitId u) override { drop_accumulated(u); }
+  void accumulate_unsharded(UnitId u) override;
   void release_reduce_input(UnitId u) override { meter_.sub(at(u).reduce, MemoryCategory::kReduce); }
   void acquire_gradient(UnitId u) override { meter_.add(at(u).gradient, MemoryCategory::kGradients); }
   void release_gradient(UnitId u) override { meter_.sub(at(u).gradient, MemoryCategory::kGradients); }
   CollectiveCall all_gather_call(UnitId u) override;
   CollectiveCall reduce_call(UnitId u) override;
+  CollectiveCall replica_call(UnitId u) override;
 
  private:
   const UnitBytes& at(UnitId u) const { return units_[static_cast<std::size_t>(u)]; }
+  void drop_accumulated(UnitId u);
+  std::vector<bool> accumulated_;
   std::vector<UnitBytes> units_;
   std::vector<bool> all_reduces_;
   MemoryMeter& meter_;
@@ -56,11 +61,20 @@ Script make_script(const ModuleTree& tree, const UnitPlan& plan);
 // n units one after the other, all alike; with_root wraps them into unit 0.
 Script sequence_script(int units, bool with_root = false);
 
+// Micro-batches of one optimizer step; reduced every time, or only the last one.
+struct MicroBatches {
+  int count = 1;
+  bool sync_every = false;
+  GradientSync sync(int index) const {
+    return index + 1 == count ? GradientSync::kFull : sync_every ? GradientSync::kReduce : GradientSync::kNone;
+  }
+};
+
 // One whole step: forward by the script, backward by its mirror image, optimizer. compute(pass, unit) is called when a
 // unit's work begins (once per enter) and is where a virtual device is charged; may be empty.
 using ScriptedCompute = std::function<void(Pass, UnitId)>;
 void run_scripted_step(Scheduler& scheduler, Device& device, int step, const Script& script,
-                       const ScriptedCompute& compute);
+                       const ScriptedCompute& compute, const MicroBatches& micro_batches = {});
 
 // What `plan` says of memory: peaks by category of the second scripted step, activations apart. To the byte what the
 // runtime counts, because the same scheduler makes the same requests in the same order.
@@ -70,7 +84,8 @@ struct MemoryPrediction {
   MemoryPeak peak;     // of everything but activations
 };
 MemoryPrediction predict_memory(const std::vector<UnitTraits>& traits, const std::vector<UnitBytes>& bytes,
-                                const Script& script, const SchedulerOptions& options, int world);
+                                const Script& script, const SchedulerOptions& options, int world,
+                                const MicroBatches& micro_batches = {});
 
 // The unit's bytes and what the scheduler must know of it, from plan and tree. `optimizer_state_per_element`: adamw 8,
 // sgd 0.

@@ -25,6 +25,18 @@ class UnitMemory {
   virtual void acquire_gradient(UnitId unit) = 0;
   virtual void release_gradient(UnitId unit) = 0;
 
+  // Units whose parameters travel in another dtype than the master shard's: casts this rank's shard into its place of
+  // the full buffer (acquired before), from where it is gathered.
+  virtual void cast_shard(UnitId) {}
+  // A micro-batch whose gradients are not reduced: adds what autograd handed over to the unit's full gradient, which
+  // lives until the micro-batch that is reduced packs it too.
+  virtual void accumulate_unsharded(UnitId) {}
+  // reshard_after_forward by a group size: keeps this rank's part of a copy sharded over the group, from which the
+  // gather of the backward pass takes it; called before release_unsharded of the forward.
+  virtual void keep_group_shard(UnitId) {}
+  // Hybrid: the all-reduce of the sharded gradient across shard groups.
+  virtual CollectiveCall replica_call(UnitId) { return {}; }
+
   virtual CollectiveCall all_gather_call(UnitId unit) = 0;
   // reduce_scatter, or all_reduce for no_shard units.
   virtual CollectiveCall reduce_call(UnitId unit) = 0;

@@ -5,7 +5,7 @@
 namespace fsdp {
 
 std::string_view name_of(Verb v) {
-  static constexpr std::array<std::string_view, 15> kNames{"acquire unsharded",
+  static constexpr std::array<std::string_view, 17> kNames{"acquire unsharded",
                                                            "all-gather",
                                                            "compute begin",
                                                            "compute end",
@@ -19,7 +19,9 @@ std::string_view name_of(Verb v) {
                                                            "wait",
                                                            "optimizer begin",
                                                            "optimizer end",
-                                                           "release gradient"};
+                                                           "release gradient",
+                                                           "cast",
+                                                           "accumulate"};
   return kNames[static_cast<std::size_t>(v)];
 }
 

@@ -25,6 +25,8 @@ enum class Verb : std::uint8_t {
   kOptimizerBegin,
   kOptimizerEnd,
   kReleaseGradient,
+  kCast,        // all-gather lane: this rank's shard into the full buffer, in the dtype that travels
+  kAccumulate,  // compute lane: gradients -> the unit's full gradient of micro-batches that are not reduced
 };
 std::string_view name_of(Verb v);
 

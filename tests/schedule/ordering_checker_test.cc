@@ -48,7 +48,9 @@ TEST(OrderingChecker, FindsNoRaceInAThousandRandomPlansAndSettings) {
     Draw d(seed);
     ScriptedWorld w = random_world(d);
     const bool root = d.below(2) == 1;
-    for (auto& t : w.traits()) t.reshard_after_forward = d.below(4) != 0;
+    w.micro_batches = {.count = 1 + d.below(3), .sync_every = d.below(2) == 1};
+    for (auto& t : w.traits())
+      t.reshard_after_forward = d.below(4) != 0, t.replicates = d.below(3) == 0, t.casts = d.below(3) == 0;
     if (root) w.script() = sequence_script(static_cast<int>(w.traits().size()) - 1, true);
     VerbLog all;
     for (int step = 0; step < 3; ++step) {

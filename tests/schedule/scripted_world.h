@@ -36,7 +36,8 @@ class ScriptedWorld {
       bytes_.push_back({.parameters = unit_bytes_ / 2,
                         .unsharded = unit_bytes_,
                         .reduce = unit_bytes_,
-                        .gradient = unit_bytes_ / 2});
+                        .gradient = unit_bytes_ / 2,
+                        .accumulated = unit_bytes_});
     }
     script_ = sequence_script(static_cast<int>(costs_.size()));
     device_.set_recording(true);
@@ -56,11 +57,13 @@ class ScriptedWorld {
   VirtualDevice& device() { return device_; }
   // The host waits for each forward compute to end (fsdp.md T14).
   bool host_blocks_in_forward = false;
+  MicroBatches micro_batches;
 
   void step() {
     log.clear();
     scheduler().set_log(&log);
-    run_scripted_step(scheduler(), device_, steps_++, script_, [this](Pass p, UnitId u) { charge(p, u); });
+    run_scripted_step(
+        scheduler(), device_, steps_++, script_, [this](Pass p, UnitId u) { charge(p, u); }, micro_batches);
     spans = device_.take_spans();
     begin = forward_end = 0;
     for (const Span& s : spans)
