@@ -1,13 +1,14 @@
 #include "harness/trial/rendezvous.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "fsdp/comm/local_transport.h"
 #include "fsdp/core/errors.h"
 
 namespace harness {
@@ -31,15 +32,23 @@ void listen_on_loopback(Rendezvous& r) {
   }
   r.port = ntohs(address.sin_port);
 }
+
+// Room for everything that a rank shows its peers: shards, gathered units, reduce inputs, gradients. Address space, not
+// memory: pages come into being when first written, so it is generous.
+fsdp::Bytes arena_bytes(const CaseSettings& settings) {
+  constexpr fsdp::Bytes kFloor = fsdp::Bytes{1} << 30;
+  constexpr fsdp::Bytes kCopies = 16;
+  return kFloor + kCopies * fsdp::size_of(fsdp::Dtype::kFloat32) * describe_model(model_of(settings)).numel();
+}
 }  // namespace
 
 Rendezvous make_rendezvous(const CaseSettings& settings) {
   Rendezvous r;
   if (settings.collectives == "gloo") {
     listen_on_loopback(r);
-  } else if (settings.world > 1) {
-    r.shared_memory = Fd(memfd_create("shardscope", MFD_CLOEXEC));
-    if (!r.shared_memory.open()) fail("no shared memory for the ranks");
+  } else {
+    r.shared_memory = Fd(fsdp::create_shared_memory(settings.world, arena_bytes(settings)));
+    fcntl(r.shared_memory.get(), F_SETFD, FD_CLOEXEC);  // ranks of trials that run beside this one must not have it
   }
   return r;
 }

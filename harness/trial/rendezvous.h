@@ -8,7 +8,7 @@
 namespace harness {
 
 struct Rendezvous {
-  Fd shared_memory;  // local collectives: a memfd, empty for a single rank
+  Fd shared_memory;  // local collectives
   Fd listener;       // gloo: a listening socket on the loopback address, for rank 0
   int port = 0;
 };

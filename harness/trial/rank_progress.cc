@@ -1,0 +1,55 @@
+#include "harness/trial/rank_progress.h"
+
+namespace harness {
+
+void RankProgress::set_unit_names(std::vector<std::string> names) {
+  names_ = std::move(names);
+  named_.store(true, std::memory_order_release);
+}
+
+void RankProgress::set_phase(Phase phase, int index) {
+  index_.store(index, std::memory_order_relaxed);
+  step_.store(0, std::memory_order_relaxed);
+  phase_.store(phase, std::memory_order_relaxed);
+}
+
+void RankProgress::note_collective(fsdp::CollectiveKind kind, fsdp::UnitId unit, fsdp::Pass pass) {
+  const std::uint64_t packed = (static_cast<std::uint64_t>(kind) + 1) << 40 | static_cast<std::uint64_t>(pass) << 32 |
+                               static_cast<std::uint32_t>(unit);
+  collective_.store(packed, std::memory_order_relaxed);
+}
+
+std::string RankProgress::where() const {
+  const std::string step = ", step " + std::to_string(step_.load(std::memory_order_relaxed));
+  std::string text;
+  switch (phase_.load(std::memory_order_relaxed)) {
+    case Phase::kBuilding:
+      text = "building the model";
+      break;
+    case Phase::kReady:
+      text = "waiting for the launcher";
+      break;
+    case Phase::kWarmup:
+      text = "warm-up" + step;
+      break;
+    case Phase::kRepetition:
+      text = "repetition " + std::to_string(index_.load(std::memory_order_relaxed)) + step;
+      break;
+    case Phase::kTraced:
+      text = "traced repetition" + step;
+      break;
+    case Phase::kResult:
+      text = "giving the result";
+      break;
+  }
+  const std::uint64_t packed = collective_.load(std::memory_order_relaxed);
+  if (packed == 0) return text + "; no collective yet";
+  const auto unit = static_cast<fsdp::UnitId>(static_cast<std::uint32_t>(packed));
+  const bool named =
+      named_.load(std::memory_order_acquire) && unit >= 0 && static_cast<std::size_t>(unit) < names_.size();
+  const std::string name = named ? names_[static_cast<std::size_t>(unit)] : "unit " + std::to_string(unit);
+  return text + "; last collective " + std::string(name_of(static_cast<fsdp::CollectiveKind>((packed >> 40) - 1))) +
+         " of " + name + ", " + std::string(name_of(static_cast<fsdp::Pass>(packed >> 32 & 0xff)));
+}
+
+}  // namespace harness

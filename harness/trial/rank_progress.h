@@ -1,0 +1,53 @@
+// What a rank is doing, readable from another thread at any time: for the launcher's question to a rank that is silent.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fsdp/comm/collectives.h"
+
+namespace harness {
+
+class RankProgress {
+ public:
+  enum class Phase : std::uint32_t { kBuilding, kReady, kWarmup, kRepetition, kTraced, kResult };
+
+  // Names for units; before the first collective, once.
+  void set_unit_names(std::vector<std::string> names);
+  void set_phase(Phase phase, int index = 0);
+  void set_step(int step) { step_.store(step, std::memory_order_relaxed); }
+  void note_collective(fsdp::CollectiveKind kind, fsdp::UnitId unit, fsdp::Pass pass);
+
+  // "repetition 2, step 3; last collective all_gather of model.layers.3, backward"
+  std::string where() const;
+
+ private:
+  std::atomic<Phase> phase_{Phase::kBuilding};
+  std::atomic<int> index_{0}, step_{0};
+  std::atomic<std::uint64_t> collective_{0};  // kind + 1, pass, unit; 0: none yet
+  std::vector<std::string> names_;
+  std::atomic<bool> named_{false};
+};
+
+// Passes every call on and notes collectives in the progress.
+class WatchedCollectives final : public fsdp::Collectives {
+ public:
+  WatchedCollectives(fsdp::Collectives& inner, RankProgress& progress) : inner_(inner), progress_(progress) {}
+  int rank() const override { return inner_.rank(); }
+  int world() const override { return inner_.world(); }
+  int group_size(fsdp::Communicator c) const override { return inner_.group_size(c); }
+  void enqueue(fsdp::Lane lane, const fsdp::CollectiveCall& call) override {
+    progress_.note_collective(call.kind, call.unit, call.pass);
+    inner_.enqueue(lane, call);
+  }
+  std::vector<std::uint64_t> exchange(std::uint64_t value) override { return inner_.exchange(value); }
+  void* allocate(fsdp::Bytes n) override { return inner_.allocate(n); }
+  void release(void* p) noexcept override { inner_.release(p); }
+
+ private:
+  fsdp::Collectives& inner_;
+  RankProgress& progress_;
+};
+
+}  // namespace harness
