@@ -1,5 +1,7 @@
 #include "fsdp/comm/host_collectives.h"
 
+#include <exception>
+
 #include "fsdp/core/errors.h"
 
 namespace fsdp {
@@ -42,7 +44,7 @@ WorkTag tag_of(const CollectiveCall& call, int group_size) {
 }
 
 HostCollectives::HostCollectives(HostDevice& device, HostTransports transports)
-    : device_(device), transports_(std::move(transports)) {
+    : device_(device), transports_(std::move(transports)), exceptions_at_birth_(std::uncaught_exceptions()) {
   if (!transports_.shard)
     throw ConfigError("[comm] no transport for the shard group; give one, of one rank if need be");
   if (transports_.replica && !transports_.world) {
@@ -55,8 +57,8 @@ HostCollectives::HostCollectives(HostDevice& device, HostTransports transports)
 }
 
 HostCollectives::~HostCollectives() {
-  if (device_.idle()) return;
-  abort("it stopped in the middle of its work");
+  const bool unwinding = std::uncaught_exceptions() > exceptions_at_birth_;
+  if (unwinding || !device_.idle()) abort("it stopped in the middle of its work");
   device_.cancel();
 }
 

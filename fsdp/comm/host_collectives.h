@@ -30,7 +30,8 @@ class HostCollectives final : public Collectives {
   // `device` outlives this. Throws ConfigError if the transports do not fit together: `shard` is missing, `replica`
   // without `world`, a device with a reduce-scatter thread of its own without a transport for it.
   HostCollectives(HostDevice& device, HostTransports transports);
-  ~HostCollectives() override;  // if lanes are still at work: tells the peers, drops what has not started
+  // If lanes are still at work, or an exception passes: tells the peers, drops what has not started.
+  ~HostCollectives() override;
   HostCollectives(const HostCollectives&) = delete;
   HostCollectives& operator=(const HostCollectives&) = delete;
 
@@ -57,6 +58,7 @@ class HostCollectives final : public Collectives {
 
   HostDevice& device_;
   HostTransports transports_;
+  const int exceptions_at_birth_;
   std::array<int, 4> channel_of_{-1, -1, -1, -1};  // which thread serves each communicator, from its first call on
 };
 
