@@ -61,12 +61,12 @@ void RankLink::serve(const std::function<std::string()>& where, const std::funct
     }
     arrived_.notify_one();
   }
+  on_closed();
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
   }
   arrived_.notify_one();
-  on_closed();
 }
 
 RankCommand RankLink::next() {

@@ -43,6 +43,7 @@ class Trial {
     for (int rank = 0; rank < ranks_.count(); ++rank) {
       ranks_.send(rank, to_json_line(rank_job(settings_, rendezvous_, rank)));
     }
+    tell_progress();
     while (!done_ && !outcome_) {
       for (const RankUpdate& u : ranks_.wait(std::min(deadline_, fsdp::steady_now() + kTick))) take(u);
       if (options_.stop != nullptr && options_.stop->load()) {
@@ -87,6 +88,14 @@ class Trial {
       answers_[rank].given = false;
       ranks_.send(rank, to_json_line(command));
     }
+    tell_progress();
+  }
+
+  void tell_progress() const {
+    if (!options_.progress) return;
+    TrialProgress p{doing(), static_cast<int>(samples_.size()), {}};
+    for (int rank = 0; rank < ranks_.count(); ++rank) p.pids.push_back(ranks_.pid(rank));
+    options_.progress(p);
   }
 
   std::string doing() const {

@@ -11,8 +11,12 @@
 // second, the most telling one is kept (a crash explains its peers' communication errors, not the other way round), the
 // group is killed.
 #pragma once
+#include <sys/types.h>
+
 #include <atomic>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "fsdp/core/types.h"
 #include "harness/analysis/statistics.h"
@@ -21,12 +25,20 @@
 
 namespace harness {
 
+// Told to TrialOptions::progress each time the ranks are asked for something, on the thread of run_trial.
+struct TrialProgress {
+  std::string doing;        // "while starting", "in repetition 2", ...
+  int repetitions = 0;      // done
+  std::vector<pid_t> pids;  // by rank
+};
+
 struct TrialOptions {
   RepeatPolicy repeat;
   bool trace = true;
-  fsdp::Nanos timeout = 120'000'000'000;    // for the whole trial; 0: none
-  std::string rank_program;                 // empty: default_rank_program()
-  std::string log_dir;                      // rankN.log; empty: kept in memory, the end of it goes into reasons
+  fsdp::Nanos timeout = 120'000'000'000;  // for the whole trial; 0: none
+  std::string rank_program;               // empty: default_rank_program()
+  std::string log_dir;                    // rankN.log; empty: kept in memory, the end of it goes into reasons
+  std::function<void(const TrialProgress&)> progress;
   const std::atomic<bool>* stop = nullptr;  // set by Ctrl-C: the trial ends within moments as `skipped`, "interrupted"
 };
 
