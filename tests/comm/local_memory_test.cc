@@ -69,11 +69,11 @@ TEST(SharedMemory, LeavesNothingBehind) {
 }
 
 TEST(SharedMemory, MayBeLargerThanTheMachine) {
-  const int fd = SharedMemory::create(4, Bytes{1} << 40);
+  const int fd = SharedMemory::create(4, Bytes{1} << 36);
   SharedMemory memory(fd, 3, 4);
   close(fd);
-  auto* p = static_cast<char*>(memory.allocate(Bytes{1} << 39));
-  p[0] = 1, p[(Bytes{1} << 39) - 1] = 2;
+  auto* p = static_cast<char*>(memory.allocate(Bytes{1} << 35));
+  p[0] = 1, p[(Bytes{1} << 35) - 1] = 2;
   memory.release(p);
 }
 

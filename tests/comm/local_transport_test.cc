@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "fsdp/comm/wire.h"
 #include "tests/comm/transport_suite.h"
 
 namespace fsdp::testing {
@@ -23,7 +24,15 @@ std::vector<World> worlds_under_test() {
     close(fd);
     return failures;
   };
-  return {{"Threads", threads}, {"Processes", processes}};
+  const auto wire = [](int world, Nanos timeout, const RankMain& rank_main) {
+    const auto board = make_thread_board(world);
+    constexpr Wire kFast{2'000, 20'000'000'000};
+    return run_threads(
+        world,
+        [&](int rank) { return std::make_unique<EmulatedWire>(make_local_transport(board, rank, timeout), kFast); },
+        rank_main);
+  };
+  return {{"Threads", threads}, {"Processes", processes}, {"Wire", wire}};
 }
 
 }  // namespace fsdp::testing
