@@ -3,6 +3,7 @@
 // running case.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/store/records.h"
@@ -49,6 +50,8 @@ class Store {
   std::vector<CaseRecord> read_cases(Detail detail = Detail::kTables);
   CaseRecord read_case(const std::string& id);  // with spans
   std::vector<fsdp::Span> read_spans(const std::string& id);
+  // Every case that has a result, whatever its status, in the order they were written.
+  std::vector<std::pair<std::string, Status>> statuses();
   std::vector<std::string> finished_ids();
 
  private:

@@ -186,10 +186,20 @@ std::vector<fsdp::Span> Store::read_spans(const std::string& id) {
   return r.spans;
 }
 
+std::vector<std::pair<std::string, Status>> Store::statuses() {
+  std::vector<std::pair<std::string, Status>> out;
+  auto s = db_.prepare("SELECT id, status FROM cases ORDER BY case_index");
+  while (s.step()) {
+    Status status = Status::kOk;
+    Read{s, 1}("status", Named<Status>{status, Status::kSkipped});
+    out.emplace_back(s.text(0), status);
+  }
+  return out;
+}
+
 std::vector<std::string> Store::finished_ids() {
   std::vector<std::string> ids;
-  auto s = db_.prepare("SELECT id FROM cases ORDER BY case_index");
-  while (s.step()) ids.push_back(s.text(0));
+  for (auto& [id, status] : statuses()) ids.push_back(std::move(id));
   return ids;
 }
 

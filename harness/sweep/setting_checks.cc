@@ -40,6 +40,18 @@ std::pair<std::string, std::string> head_and_rest(const std::string& text) {
   return {text.substr(0, colon), text.substr(colon + 1)};
 }
 
+// Settings that a wrap plan file may give unit by unit have their grammar in the plan room.
+std::string unit_option(const char* key, const std::string& text) {
+  fsdp::UnitOptions ignored;
+  try {
+    fsdp::apply_unit_option(ignored, key, text);
+  } catch (const fsdp::ConfigError& e) {
+    const std::string what = e.what(), head = std::string(key) + ": ";
+    throw fsdp::ConfigError(what.rfind(head, 0) == 0 ? what.substr(head.size()) : what);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string device(const std::string& text) { return one_of(text, {"cpu", "cuda", "virtual"}); }
@@ -99,29 +111,10 @@ std::string wrap(const std::string& text) {
   return text;
 }
 
-std::string strategy(const std::string& text) {
-  static const std::vector<std::string> kPlain = {"full_shard", "shard_grad_op", "no_shard"};
-  const auto [head, group] = head_and_rest(text);
-  if (head == "hybrid_shard" || head == "hybrid_shard_zero2") {
-    const auto n = whole_number(group);
-    if (!n || *n < 1)
-      fail(text,
-           fmt::format("{}:GROUP with the number of ranks that share the parameters, for instance {}:8", head, head));
-    return text;
-  }
-  if (std::find(kPlain.begin(), kPlain.end(), text) != kPlain.end()) return text;
-  const std::vector<std::string> all = {"full_shard", "shard_grad_op", "no_shard", "hybrid_shard:GROUP",
-                                        "hybrid_shard_zero2:GROUP"};
-  fail(text, fmt::format("{} (nearest: {})", fmt::join(all, ", "), nearest(text, all, 1)));
-}
-
-std::string reshard(const std::string& text) {
-  const std::string t = lower(text);
-  if (t == "auto" || t == "true" || t == "false") return t;
-  const auto n = whole_number(text);
-  if (!n || *n < 2) fail(text, "auto, true, false, or a group size of 2 or more ranks");
-  return std::to_string(*n);
-}
+std::string strategy(const std::string& text) { return unit_option("strategy", text); }
+std::string reshard(const std::string& text) { return unit_option("reshard_after_forward", lower(text)); }
+std::string param_dtype(const std::string& text) { return unit_option("param_dtype", text); }
+std::string reduce_dtype(const std::string& text) { return unit_option("reduce_dtype", text); }
 
 std::string backward_prefetch(const std::string& text) {
   const auto [head, depth] = head_and_rest(text);
@@ -147,7 +140,6 @@ std::string max_inflight(const std::string& text) {
 }
 
 std::string communicator(const std::string& text) { return one_of(text, {"shared", "own"}); }
-std::string dtype(const std::string& text) { return one_of(text, {"fp32", "bf16"}); }
 std::string layout(const std::string& text) { return one_of(text, {"flat", "per_parameter"}); }
 std::string checkpoint(const std::string& text) { return one_of(text, {"none", "block"}); }
 std::string optimizer(const std::string& text) { return one_of(text, {"adamw", "sgd"}); }

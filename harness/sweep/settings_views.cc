@@ -16,7 +16,6 @@ namespace harness {
 namespace {
 
 bool starts_with(const std::string& text, const char* head) { return text.rfind(head, 0) == 0; }
-bool hybrid(const CaseSettings& c) { return starts_with(c.strategy, "hybrid_shard"); }
 
 // What this version does not do yet. A row goes when the work that brings the setting lands.
 struct Refusal {
@@ -37,17 +36,8 @@ constexpr Refusal kRefusals[] = {
      "[checkpoint] block is not in this version; use none"},
     {[](const CaseSettings& c) { return c.layout == "per_parameter"; }, true, false,
      "[layout] per_parameter is not in this version; use flat"},
-    {[](const CaseSettings& c) { return c.param_dtype == "bf16"; }, false, false,
-     "[param_dtype] bf16 is not in this version; use fp32"},
-    {[](const CaseSettings& c) { return c.reduce_dtype == "bf16"; }, false, false,
-     "[reduce_dtype] bf16 is not in this version; use fp32"},
     {[](const CaseSettings& c) { return c.clip != "none"; }, false, false,
      "[clip] a gradient norm is not in this version; use none"},
-    {hybrid, true, false,
-     "[strategy] hybrid_shard and hybrid_shard_zero2 are not in this version; use full_shard, shard_grad_op or "
-     "no_shard"},
-    {[](const CaseSettings& c) { return whole_number(c.reshard_after_forward).has_value(); }, true, false,
-     "[reshard_after_forward] a group size is not in this version; use auto, true or false"},
     {[](const CaseSettings& c) { return c.prefetch_order != "recorded"; }, true, false,
      "[prefetch_order] a file is not in this version; use recorded"},
     {[](const CaseSettings& c) { return !c.hardware.empty(); }, true, false,
@@ -58,21 +48,49 @@ constexpr Refusal kRefusals[] = {
      "[ranks_per_node] is not in this version; leave it out"},
 };
 
+// The same for what a wrap plan file may set unit by unit.
+struct UnitRefusal {
+  bool (*applies)(const fsdp::UnitOptions& o);
+  bool for_plan;
+  const char* text;
+};
+constexpr UnitRefusal kUnitRefusals[] = {
+    {[](const fsdp::UnitOptions& o) { return o.param_dtype == fsdp::Dtype::kBFloat16; }, false,
+     "[param_dtype] bf16 is not in this version; use fp32"},
+    {[](const fsdp::UnitOptions& o) { return o.reduce_dtype == fsdp::Dtype::kBFloat16; }, false,
+     "[reduce_dtype] bf16 is not in this version; use fp32"},
+    {[](const fsdp::UnitOptions& o) { return o.group > 0; }, true,
+     "[strategy] hybrid_shard and hybrid_shard_zero2 are not in this version; use full_shard, shard_grad_op or "
+     "no_shard"},
+    {[](const fsdp::UnitOptions& o) { return o.reshard_group > 0; }, true,
+     "[reshard_after_forward] a group size is not in this version; use auto, true or false"},
+};
+
+void check_unit_support(const fsdp::UnitOptions& o, bool plan, const std::string& place) {
+  for (const UnitRefusal& r : kUnitRefusals) {
+    if ((plan && !r.for_plan) || !r.applies(o)) continue;
+    throw fsdp::ConfigError(place.empty() ? r.text : with_place(place, r.text));
+  }
+}
+
 void check_support(const CaseSettings& c, bool plan) {
   for (const Refusal& r : kRefusals) {
     if ((plan && !r.for_plan) || !r.applies(c)) continue;
     if (r.environment) throw fsdp::EnvironmentError(r.text);
     throw fsdp::ConfigError(r.text);
   }
+  check_unit_support(unit_options_of(c), plan, "");
+  const fsdp::WrapPolicy policy = fsdp::parse_wrap(c.wrap, unit_options_of(c));
+  const auto* file = std::get_if<fsdp::WrapPlan>(&policy);
+  if (!file) return;
+  for (const fsdp::PlanLine& line : file->lines) {
+    check_unit_support(line.options, plan, fmt::format("{}:{}", file->file, line.line));
+  }
 }
 
 void check_each_other(const CaseSettings& c) {
   model_of(c);
-  fsdp::parse_wrap(c.wrap, unit_options_of(c));
-  scheduler_options_of(c);
-  wire_of(c);
-  if (hybrid(c)) {
-    const int group = unit_options_of(c).group;
+  if (const int group = unit_options_of(c).group; group > 0) {
     if (c.world % group != 0) {
       throw fsdp::ConfigError(
           fmt::format("[strategy] {} does not divide world {}; use a group size that does", c.strategy, c.world));
@@ -145,17 +163,10 @@ int seq_of(const CaseSettings& c) { return c.seq > 0 ? c.seq : static_cast<int>(
 
 fsdp::UnitOptions unit_options_of(const CaseSettings& c) {
   fsdp::UnitOptions o;
-  const std::string head = c.strategy.substr(0, c.strategy.find(':'));
-  for (const fsdp::Strategy s : {fsdp::Strategy::kFullShard, fsdp::Strategy::kShardGradOp, fsdp::Strategy::kNoShard,
-                                 fsdp::Strategy::kHybridShard, fsdp::Strategy::kHybridShardZero2}) {
-    if (head == name_of(s)) o.strategy = s;
-  }
-  if (hybrid(c)) o.group = static_cast<int>(whole_number(c.strategy.substr(head.size() + 1)).value_or(0));
-  if (c.reshard_after_forward == "true") o.reshard_after_forward = true;
-  if (c.reshard_after_forward == "false") o.reshard_after_forward = false;
-  o.reshard_group = static_cast<int>(whole_number(c.reshard_after_forward).value_or(0));
-  if (c.param_dtype == "bf16") o.param_dtype = fsdp::Dtype::kBFloat16;
-  if (c.reduce_dtype == "bf16") o.reduce_dtype = fsdp::Dtype::kBFloat16;
+  fsdp::apply_unit_option(o, "strategy", c.strategy);
+  fsdp::apply_unit_option(o, "reshard_after_forward", c.reshard_after_forward);
+  fsdp::apply_unit_option(o, "param_dtype", c.param_dtype);
+  fsdp::apply_unit_option(o, "reduce_dtype", c.reduce_dtype);
   return o;
 }
 

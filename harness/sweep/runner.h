@@ -1,0 +1,62 @@
+// Runs the cases of a sweep, one after the other, into a results directory. Resumes: what is finished is not run again.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/store/records.h"
+#include "harness/store/store.h"
+#include "harness/sweep/spec.h"
+
+namespace harness {
+
+// What one case is run with. The trial room runs it (harness/trial/trial.h); tests give fakes.
+struct CasePlan {
+  RepeatPolicy repeat;
+  bool trace = true;
+  fsdp::Nanos timeout = 0;
+  std::string log_dir;
+  const std::atomic<bool>* stop = nullptr;  // set from outside (Ctrl-C): the case ends as `skipped` within moments
+};
+using RunCase = std::function<CaseRecord(const CaseSettings&, const CasePlan&)>;
+
+struct SweepProgress {
+  std::size_t total = 0;     // cases of the spec
+  std::size_t finished = 0;  // of those, results are there
+  std::size_t resumed = 0;   // of those, from before this call
+  std::size_t ran = 0;       // of those, in this call by a trial
+  std::map<Status, std::size_t> by_status;
+  fsdp::Nanos spent = 0;  // in trials of this call
+  // What is left at the mean pace of this call; 0 while nothing is known.
+  fsdp::Nanos remaining() const;
+};
+
+struct SweepHooks {
+  std::function<void(const SweepProgress&, const SweepCase&)> before_case;
+  std::function<void(const SweepProgress&, const SweepCase&, const CaseRecord&)> after_case;  // stored already
+};
+
+struct SweepOptions {
+  std::string directory;
+  bool extend = false;  // a spec that differs from the stored one is taken over
+  std::string command;  // how to run the sweep again
+  std::map<std::string, std::string> environment;
+  const std::atomic<bool>* stop = nullptr;
+};
+
+struct SweepOutcome {
+  SweepProgress progress;
+  bool interrupted = false;  // by `stop`; everything that was finished is stored
+};
+
+// Throws fsdp::ConfigError when the directory holds another spec's results (both named), or another sweep writes there;
+// fsdp::EnvironmentError when no case of the spec can run on this machine or in this build.
+SweepOutcome run_sweep(const SweepSpec& spec, const SweepOptions& options, const RunCase& run,
+                       const SweepHooks& hooks = {});
+
+// The path of a case's logs inside a results directory.
+std::string case_log_dir(const std::string& directory, const std::string& id);
+
+}  // namespace harness

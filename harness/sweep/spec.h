@@ -1,0 +1,62 @@
+// A sweep spec: the YAML file that names cases as the product of axes over base settings.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fsdp/core/types.h"
+#include "harness/analysis/statistics.h"
+#include "harness/sweep/settings.h"
+
+namespace harness {
+
+struct SweepSpec {
+  using Axis = std::pair<std::string, std::vector<std::string>>;      // setting, canonical values in the spec's order
+  using Exclusion = std::map<std::string, std::vector<std::string>>;  // all settings must match, each any of its values
+
+  std::string name;
+  std::string file;  // as given, for messages
+  std::string text;
+  CaseSettings base;
+  std::vector<Axis> axes;
+  std::vector<Exclusion> exclude;
+  RepeatPolicy repeat{6, 30, 0.02, 30'000'000'000};
+  bool trace = true;
+  fsdp::Nanos timeout = 120'000'000'000;  // per trial
+
+  // One line per fact of the spec that changes what is measured, in a fixed order: what the hash is of, and what two
+  // specs are compared by. The name, comments and layout do not count.
+  std::vector<std::string> canonical() const;
+  std::string hash() const;  // 16 hex digits
+};
+
+// Throws fsdp::ConfigError "[file:line] what; what would be right". Files above kLargestSpec bytes are not read.
+inline constexpr std::size_t kLargestSpec = 1 << 20;
+SweepSpec read_spec(const std::string& path);
+SweepSpec parse_spec(const std::string& text, const std::string& file);
+// Shared with other readers of small text files: the text, or an error that says what the path is instead.
+std::string read_small_file(const std::string& path, std::size_t limit, const std::string& what);
+
+struct SweepCase {
+  std::string id;
+  CaseSettings settings;
+  std::vector<std::pair<std::string, std::string>> axes;
+  std::string config_error;       // not empty: the case cannot run as it is set
+  std::string environment_error;  // not empty: this build or machine cannot run it; the text holds the remedy
+};
+
+// The product of the axes, the last one fastest, without the excluded; cases with the same settings once. Each case's
+// settings are checked as far as it can be done without running.
+std::vector<SweepCase> expand(const SweepSpec& spec);
+
+// Model dimensions of an axis go on top of the base's: "dim=256" and "layers=4" give both.
+std::string merged_overrides(const std::string& base, const std::string& on_top);
+
+// "wrap=block, backward_prefetch=pre"; "base" when there is no axis.
+std::string axes_text(const std::vector<std::pair<std::string, std::string>>& axes);
+// The first fact in which the two differ: "steps is 4 there and 8 here".
+std::string first_difference(const SweepSpec& there, const SweepSpec& here);
+
+}  // namespace harness

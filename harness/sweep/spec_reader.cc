@@ -1,0 +1,292 @@
+// Reads sweep specs. Every error names file and line.
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+
+#include "fsdp/core/errors.h"
+#include "harness/sweep/quantities.h"
+#include "harness/sweep/spec.h"
+#include "harness/sweep/text.h"
+
+namespace harness {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SpecReader {
+ public:
+  explicit SpecReader(const std::string& file) { spec_.file = file; }
+
+  SweepSpec read(const std::string& text) {
+    spec_.text = text;
+    spec_.name = fs::path(spec_.file).stem().string();
+    const YAML::Node root = load(text);
+    if (!root.IsMap())
+      fail(root, "a sweep spec is a map with the keys base and axes; write for instance axes: {wrap: [root, block]}");
+    std::optional<YAML::Node> axes, exclude;  // read after the base, wherever they stand
+    const Handlers handlers = {
+        {"name", [&](const YAML::Node& n) { spec_.name = scalar(n, "name"); }},
+        {"base", [&](const YAML::Node& n) { read_base(n); }},
+        {"axes", [&](const YAML::Node& n) { axes = n; }},
+        {"exclude", [&](const YAML::Node& n) { exclude = n; }},
+        {"boundary",
+         [&](const YAML::Node& n) { fail(n, "boundary is not in this version; list the values as an axis"); }},
+        {"repeat", [&](const YAML::Node& n) { read_repeat(n); }},
+        {"trace", [&](const YAML::Node& n) { read_trace(n); }},
+        {"timeout", [&](const YAML::Node& n) { spec_.timeout = duration(n, "timeout"); }}};
+    read_map(root, "the spec", handlers);
+    if (axes) read_axes(*axes);
+    if (exclude) read_exclude(*exclude);
+    return std::move(spec_);
+  }
+
+ private:
+  using Handlers = std::vector<std::pair<std::string, std::function<void(const YAML::Node&)>>>;
+
+  std::string place(const YAML::Mark& mark) const {
+    return mark.line >= 0 ? fmt::format("{}:{}", spec_.file, mark.line + 1) : spec_.file;
+  }
+  [[noreturn]] void fail(const YAML::Node& at, const std::string& what) const {
+    throw fsdp::ConfigError(with_place(place(at.Mark()), what));
+  }
+  // Runs `act`; a ConfigError in it gets the place in front.
+  template <class F>
+  void at(const YAML::Node& node, F&& act) const {
+    try {
+      act();
+    } catch (const fsdp::ConfigError& e) {
+      fail(node, e.what());
+    }
+  }
+
+  YAML::Node load(const std::string& text) const {
+    try {
+      return YAML::Load(text);
+    } catch (const YAML::Exception& e) {
+      throw fsdp::ConfigError(with_place(
+          place(e.mark), fmt::format("not YAML: {}; write keys and values as in `wrap: [root, block]`", e.msg)));
+    }
+  }
+
+  static std::string kind(const YAML::Node& n) {
+    return n.IsMap() ? "a map" : n.IsSequence() ? "a list" : n.IsNull() ? "empty" : "a value";
+  }
+
+  std::string scalar(const YAML::Node& n, const std::string& what) const {
+    if (!n.IsScalar() || n.Scalar().empty())
+      fail(n, fmt::format("{} is {}; give one value", what, n.IsScalar() ? "empty" : kind(n)));
+    return n.Scalar();
+  }
+
+  // Calls the handler of each key, in the file's order.
+  void read_map(const YAML::Node& map, const std::string& what, const Handlers& handlers) const {
+    if (!map.IsMap()) fail(map, fmt::format("{} is {}; give a map of keys and values", what, kind(map)));
+    std::vector<std::string> seen, names;
+    for (const auto& [name, handler] : handlers) names.push_back(name);
+    for (const auto& entry : map) {
+      const std::string key = scalar(entry.first, "a key of " + what);
+      if (std::find(seen.begin(), seen.end(), key) != seen.end())
+        fail(entry.first, fmt::format("\"{}\" is given twice in {}; give it once", key, what));
+      seen.push_back(key);
+      const auto found = std::find_if(handlers.begin(), handlers.end(), [&](const auto& h) { return h.first == key; });
+      if (found == handlers.end()) {
+        fail(entry.first, fmt::format("\"{}\" is not a key of {}; nearest: {}", key, what, nearest(key, names)));
+      }
+      found->second(entry.second);
+    }
+  }
+
+  static std::vector<std::string> setting_names() {
+    std::vector<std::string> names;
+    for (const SettingInfo& info : setting_table()) names.push_back(info.name);
+    return names;
+  }
+
+  // One handler for every setting.
+  Handlers for_settings(const std::function<void(const std::string& name, const YAML::Node&)>& act) const {
+    Handlers handlers;
+    for (const std::string& name : setting_names())
+      handlers.emplace_back(name, [=](const YAML::Node& n) { act(name, n); });
+    return handlers;
+  }
+
+  // The text of a setting's value: a scalar, or for `set` a map too.
+  std::string value_text(const std::string& name, const YAML::Node& n) const {
+    if (name != "set" || !n.IsMap()) return beside_spec(name, scalar(n, name));
+    std::string out;
+    std::vector<std::string> seen;
+    for (const auto& entry : n) {
+      const std::string key = scalar(entry.first, "a key of set");
+      if (std::find(seen.begin(), seen.end(), key) != seen.end())
+        fail(entry.first, fmt::format("\"{}\" is given twice in set; give it once", key));
+      seen.push_back(key);
+      out += (out.empty() ? "" : ",") + key + "=" + scalar(entry.second, key);
+    }
+    return out;
+  }
+
+  // Files named in a spec are looked for here, then beside the spec.
+  std::string beside_spec(const std::string& name, const std::string& text) const {
+    const bool plan = name == "wrap" && text.rfind("plan:", 0) == 0;
+    if (!plan && !(name == "model" && text.find(".json") != std::string::npos)) return text;
+    const std::string head = plan ? "plan:" : "", path = text.substr(head.size());
+    const fs::path beside = fs::path(spec_.file).parent_path() / path;
+    std::error_code ignored;
+    if (fs::path(path).is_absolute() || fs::exists(path, ignored) || !fs::exists(beside, ignored)) return text;
+    return head + beside.string();
+  }
+
+  std::string canonical(const std::string& name, const YAML::Node& n) const {
+    std::string out;
+    const std::string text = value_text(name, n);
+    at(n, [&] {
+      CaseSettings c;
+      apply_setting(c, name, text);
+      out = setting_text(c, name);
+    });
+    return out;
+  }
+
+  // Dimensions have known names: a wrong one is an error of the spec, not of a case.
+  void check_dimensions(const YAML::Node& n, const CaseSettings& c) const {
+    at(n, [&] { model_of(c); });
+  }
+
+  void read_base(const YAML::Node& base) {
+    std::optional<YAML::Node> set;
+    read_map(base, "base", for_settings([&](const std::string& name, const YAML::Node& n) {
+               apply_setting(spec_.base, name, canonical(name, n));
+               if (name == "set") set = n;
+             }));
+    if (set) check_dimensions(*set, spec_.base);
+  }
+
+  void read_axes(const YAML::Node& axes) {
+    if (!axes.IsMap())
+      fail(axes,
+           fmt::format("axes is {}; give a map of settings to lists, for instance wrap: [root, block]", kind(axes)));
+    has_model_axis_ = axes["model"].IsDefined();
+    read_map(axes, "axes", for_settings([&](const std::string& name, const YAML::Node& n) { read_axis(name, n); }));
+  }
+
+  void read_axis(const std::string& name, const YAML::Node& n) {
+    if (!n.IsSequence())
+      fail(n, fmt::format("axis {} is {}; give a list of values, for instance {}: [{}]", name, kind(n), name,
+                          setting_text(spec_.base, name)));
+    if (n.size() == 0) fail(n, fmt::format("axis {} has no values; give at least one, or leave the axis out", name));
+    std::vector<std::string> values;
+    for (const YAML::Node& value : n) {
+      const std::string text = canonical(name, value);
+      if (std::find(values.begin(), values.end(), text) != values.end())
+        fail(value, fmt::format("axis {} holds {} twice; give it once", name, text));
+      values.push_back(text);
+      if (name == "set" && !has_model_axis_) {
+        CaseSettings c = spec_.base;
+        apply_setting(c, "set", merged_overrides(spec_.base.set, text));
+        check_dimensions(value, c);
+      }
+    }
+    spec_.axes.emplace_back(name, std::move(values));
+  }
+
+  void read_exclude(const YAML::Node& list) {
+    if (!list.IsSequence())
+      fail(list,
+           fmt::format("exclude is {}; give a list of maps, for instance - {{wrap: root, backward_prefetch: pre}}",
+                       kind(list)));
+    for (const YAML::Node& n : list) {
+      SweepSpec::Exclusion exclusion;
+      read_map(n, "an entry of exclude", for_settings([&](const std::string& name, const YAML::Node& value) {
+                 if (value.IsSequence()) {
+                   for (const YAML::Node& one : value) exclusion[name].push_back(canonical(name, one));
+                 } else {
+                   exclusion[name].push_back(canonical(name, value));
+                 }
+               }));
+      if (exclusion.empty()) fail(n, "an entry of exclude is empty and would leave out every case; name settings");
+      spec_.exclude.push_back(std::move(exclusion));
+    }
+  }
+
+  int count(const YAML::Node& n, const std::string& what) const {
+    const auto value = whole_number(scalar(n, what));
+    if (!value || *value < 1 || *value > 100'000)
+      fail(n, fmt::format("{} is \"{}\"; give a whole number from 1 to 100000", what, n.Scalar()));
+    return static_cast<int>(*value);
+  }
+
+  fsdp::Nanos duration(const YAML::Node& n, const std::string& what) const {
+    fsdp::Nanos t = 0;
+    const std::string text = scalar(n, what);
+    at(n, [&] { t = parse_nanos(text); });
+    if (t <= 0) fail(n, fmt::format("{} is {}; give a time above 0, for instance 30s", what, text));
+    return t;
+  }
+
+  void read_repeat(const YAML::Node& n) {
+    read_map(n, "repeat",
+             {{"min", [&](const YAML::Node& v) { spec_.repeat.min = count(v, "repeat min"); }},
+              {"max", [&](const YAML::Node& v) { spec_.repeat.max = count(v, "repeat max"); }},
+              {"relative_ci",
+               [&](const YAML::Node& v) {
+                 const std::string text = scalar(v, "repeat relative_ci");
+                 at(v, [&] { spec_.repeat.relative_ci = parse_percent(text); });
+               }},
+              {"time", [&](const YAML::Node& v) { spec_.repeat.time = duration(v, "repeat time"); }}});
+    if (n["min"] && !n["max"]) spec_.repeat.max = std::max(spec_.repeat.min, spec_.repeat.max);
+    if (n["max"] && !n["min"]) spec_.repeat.min = std::min(spec_.repeat.min, spec_.repeat.max);
+    if (spec_.repeat.max < spec_.repeat.min) {
+      fail(n, fmt::format("repeat max {} is below min {}; give a max of {} or more", spec_.repeat.max, spec_.repeat.min,
+                          spec_.repeat.min));
+    }
+  }
+
+  void read_trace(const YAML::Node& n) {
+    const std::string text = scalar(n, "trace");
+    if (text == "all") fail(n, "trace all is not in this version; use one or none");
+    if (text != "one" && text != "none") fail(n, fmt::format("trace is \"{}\"; use one or none", text));
+    spec_.trace = text == "one";
+  }
+
+  SweepSpec spec_;
+  bool has_model_axis_ = false;
+};
+
+}  // namespace
+
+std::string read_small_file(const std::string& path, std::size_t limit, const std::string& what) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  if (!fs::exists(status)) throw fsdp::ConfigError(fmt::format("[{}] does not exist; give {}", path, what));
+  if (fs::is_directory(status)) throw fsdp::ConfigError(fmt::format("[{}] is a directory; give {}", path, what));
+  std::ifstream in(path, std::ios::binary);
+  std::string text(limit + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad() || (!in && !in.eof()))
+    throw fsdp::ConfigError(fmt::format("[{}] cannot be read: {}; give {}", path, std::strerror(errno), what));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (text.size() > limit)
+    throw fsdp::ConfigError(
+        fmt::format("[{}] is larger than {}; give {}", path, exact_bytes(static_cast<fsdp::Bytes>(limit)), what));
+  return text;
+}
+
+SweepSpec parse_spec(const std::string& text, const std::string& file) { return SpecReader(file).read(text); }
+
+SweepSpec read_spec(const std::string& path) {
+  const std::string text = read_small_file(path, kLargestSpec, "a sweep spec in YAML");
+  if (trim(text).empty())
+    throw fsdp::ConfigError(fmt::format("[{}] is empty; give a sweep spec with base and axes", path));
+  if (text.find('\0') != std::string::npos)
+    throw fsdp::ConfigError(fmt::format("[{}] is not text; give a sweep spec in YAML", path));
+  return parse_spec(text, path);
+}
+
+}  // namespace harness

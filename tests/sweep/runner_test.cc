@@ -1,0 +1,232 @@
+#include "harness/sweep/runner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "fsdp/core/errors.h"
+
+namespace harness {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+const char* kTwelve = "name: twelve\naxes: {wrap: [root, block, sublayer], batch: [1, 2], seed: [0, 1]}\ntrace: none\n";
+
+class RunnerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = testing::TempDir() + "runner_" + std::to_string(::getpid()) + "_" +
+                 testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(directory_);
+    options_.directory = directory_;
+    options_.command = "shardscope sweep s.yaml";
+    options_.environment = {{"host", "h"}};
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+
+  // A trial that says what it was asked for: batch 2 runs out of memory, sublayer with seed 1 crashes, the rest is
+  // fine.
+  RunCase fake() {
+    return [this](const CaseSettings& c, const CasePlan& plan) {
+      ++runs_;
+      last_plan_ = plan;
+      CaseRecord r;
+      r.status = c.batch == 2 ? Status::kOom : c.wrap == "sublayer" && c.seed == 1 ? Status::kCrashed : Status::kOk;
+      r.reason = r.status == Status::kOk ? "" : "as planned";
+      r.samples = {1000};
+      r.step_ns = 1000;
+      return r;
+    };
+  }
+
+  std::string error_of(const std::function<void()>& act) {
+    try {
+      act();
+    } catch (const fsdp::Error& e) {
+      return e.what();
+    }
+    return "accepted";
+  }
+
+  std::string directory_;
+  SweepOptions options_;
+  CasePlan last_plan_;
+  int runs_ = 0;
+};
+
+TEST_F(RunnerTest, EveryCaseIsARowAndFailuresEndNothing) {
+  const SweepSpec spec = parse_spec(kTwelve, "s.yaml");
+  const SweepOutcome outcome = run_sweep(spec, options_, fake());
+  EXPECT_EQ(runs_, 12);
+  EXPECT_FALSE(outcome.interrupted);
+  EXPECT_EQ(outcome.progress.finished, 12u);
+  EXPECT_EQ(outcome.progress.by_status.at(Status::kOom), 6u);
+  EXPECT_EQ(outcome.progress.by_status.at(Status::kCrashed), 1u);
+  EXPECT_EQ(outcome.progress.by_status.at(Status::kOk), 5u);
+  Store store = Store::open(directory_);
+  const auto cases = store.read_cases();
+  ASSERT_EQ(cases.size(), 12u);
+  EXPECT_EQ(axes_text(cases[0].axes), "wrap=root, batch=1, seed=0");
+  EXPECT_EQ(cases[0].id, expand(spec)[0].id);
+  EXPECT_EQ(cases[0].settings, all_settings(expand(spec)[0].settings));
+  EXPECT_EQ(cases[2].reason, "as planned");
+  const SweepRecord sweep = store.read_sweep();
+  EXPECT_EQ(sweep.name, "twelve");
+  EXPECT_EQ(sweep.spec_text, kTwelve);
+  EXPECT_EQ(sweep.axes, spec.axes);
+  EXPECT_EQ(sweep.command, options_.command);
+}
+
+TEST_F(RunnerTest, TheTrialGetsThePlanOfTheSpec) {
+  run_sweep(parse_spec("axes: {wrap: [block]}\nrepeat: {min: 2, max: 5}\ntrace: none\ntimeout: 7s\n", "s.yaml"),
+            options_, fake());
+  EXPECT_EQ(last_plan_.repeat.min, 2);
+  EXPECT_EQ(last_plan_.repeat.max, 5);
+  EXPECT_FALSE(last_plan_.trace);
+  EXPECT_EQ(last_plan_.timeout, 7'000'000'000);
+  EXPECT_TRUE(fs::is_directory(last_plan_.log_dir));
+  EXPECT_THAT(last_plan_.log_dir, HasSubstr("/logs/llama-block"));
+}
+
+TEST_F(RunnerTest, AFinishedSweepRunsNothingAgain) {
+  const SweepSpec spec = parse_spec(kTwelve, "s.yaml");
+  run_sweep(spec, options_, fake());
+  const SweepOutcome again = run_sweep(spec, options_, fake());
+  EXPECT_EQ(runs_, 12);
+  EXPECT_EQ(again.progress.resumed, 12u);
+  EXPECT_EQ(again.progress.by_status.at(Status::kOom), 6u);
+}
+
+TEST_F(RunnerTest, AKilledSweepGoesOnWithTheCaseThatWasRunning) {
+  const SweepSpec spec = parse_spec(kTwelve, "s.yaml");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    run_sweep(spec, options_, [&](const CaseSettings& c, const CasePlan& plan) {
+      if (runs_ == 7) ::kill(::getpid(), SIGKILL);  // in the middle of the eighth case
+      return fake()(c, plan);
+    });
+    ::_exit(1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const SweepOutcome outcome = run_sweep(spec, options_, fake());
+  EXPECT_EQ(outcome.progress.resumed, 7u);
+  EXPECT_EQ(runs_, 5);
+  EXPECT_EQ(Store::open(directory_).read_cases().size(), 12u);
+}
+
+TEST_F(RunnerTest, StopEndsTheSweepWithoutARowForTheInterruptedCase) {
+  std::atomic<bool> stop{false};
+  options_.stop = &stop;
+  const SweepSpec spec = parse_spec(kTwelve, "s.yaml");
+  const SweepOutcome outcome = run_sweep(spec, options_, [&](const CaseSettings& c, const CasePlan& plan) {
+    CaseRecord r = fake()(c, plan);
+    if (runs_ == 4) {
+      stop = true;
+      r.status = Status::kSkipped;
+    }
+    return r;
+  });
+  EXPECT_TRUE(outcome.interrupted);
+  EXPECT_EQ(outcome.progress.finished, 3u);
+  stop = false;
+  runs_ = 0;
+  EXPECT_EQ(run_sweep(spec, options_, fake()).progress.finished, 12u);
+  EXPECT_EQ(runs_, 9);
+}
+
+TEST_F(RunnerTest, StopAfterAFinishedCaseKeepsIt) {
+  std::atomic<bool> stop{false};
+  options_.stop = &stop;
+  const SweepOutcome outcome =
+      run_sweep(parse_spec(kTwelve, "s.yaml"), options_, [&](const CaseSettings& c, const CasePlan& plan) {
+        stop = true;
+        return fake()(c, plan);
+      });
+  EXPECT_TRUE(outcome.interrupted);
+  EXPECT_EQ(outcome.progress.finished, 1u);
+}
+
+TEST_F(RunnerTest, AnotherSpecIsRefusedWithBothNamedUnlessExtended) {
+  const SweepSpec spec = parse_spec(kTwelve, "s.yaml");
+  run_sweep(spec, options_, fake());
+  const SweepSpec other =
+      parse_spec("axes: {wrap: [root, \"blocks:2\", block], batch: [1, 2], seed: [0, 1]}\ntrace: none\n", "other.yaml");
+  EXPECT_EQ(error_of([&] { run_sweep(other, options_, fake()); }),
+            "[" + directory_ + "] holds results of the spec \"twelve\" (" + spec.hash() + "), not of other.yaml (" +
+                other.hash() +
+                "): axis wrap is [root; block; sublayer] there and [root; blocks:2; block] here; give another "
+                "directory, or --extend to add to it");
+  EXPECT_EQ(runs_, 12);
+  options_.extend = true;
+  EXPECT_EQ(run_sweep(other, options_, fake()).progress.ran, 4u);
+  EXPECT_EQ(runs_, 16);
+  Store store = Store::open(directory_);
+  EXPECT_EQ(store.read_cases().size(), 16u);
+  EXPECT_THAT(store.read_sweep().axes[0].second, testing::ElementsAre("root", "blocks:2", "block", "sublayer"));
+}
+
+TEST_F(RunnerTest, CasesThatCannotRunAreRowsWithTheirReason) {
+  const SweepOutcome outcome =
+      run_sweep(parse_spec("axes: {wrap: [block, \"class:Nope\"], device: [cpu, cuda], clip: [none, 1]}", "s.yaml"),
+                options_, fake());
+  EXPECT_EQ(runs_, 1);
+  EXPECT_EQ(outcome.progress.by_status.at(Status::kConfigError), 3u);
+  EXPECT_EQ(outcome.progress.by_status.at(Status::kSkipped), 4u);
+  for (const CaseRecord& r : Store::open(directory_).read_cases())
+    EXPECT_EQ(r.reason.empty(), measured(r.status)) << r.id;
+}
+
+TEST_F(RunnerTest, ASweepOfWhichNothingCanRunHereSaysSoAtOnce) {
+  EXPECT_THROW(run_sweep(parse_spec("base: {device: cuda}", "s.yaml"), options_, fake()), fsdp::EnvironmentError);
+  EXPECT_FALSE(fs::exists(directory_));
+  EXPECT_THAT(
+      error_of([&] { run_sweep(parse_spec("base: {seed: 1}\nexclude: [{seed: 1}]", "s.yaml"), options_, fake()); }),
+      HasSubstr("leaves out every case"));
+}
+
+TEST_F(RunnerTest, ASecondSweepOnTheSameDirectoryIsRefused) {
+  const SweepSpec spec = parse_spec("axes: {wrap: [block]}", "s.yaml");
+  std::string inner;
+  run_sweep(spec, options_, [&](const CaseSettings& c, const CasePlan& plan) {
+    inner = error_of([&] { run_sweep(spec, options_, fake()); });
+    return fake()(c, plan);
+  });
+  EXPECT_THAT(inner, HasSubstr("is writing here"));
+}
+
+TEST_F(RunnerTest, HooksSeeEveryCaseAndTheTimeThatIsLeft) {
+  std::string log;
+  SweepHooks hooks;
+  hooks.before_case = [&](const SweepProgress& p, const SweepCase& c) {
+    log += std::to_string(p.finished) + " " + axes_text(c.axes) + "; ";
+  };
+  hooks.after_case = [&](const SweepProgress& p, const SweepCase&, const CaseRecord& r) {
+    log += std::string(name_of(r.status)) + "; ";
+    EXPECT_EQ(Store::open(directory_).statuses().size(), p.finished);
+  };
+  run_sweep(parse_spec("axes: {batch: [1, 2]}", "s.yaml"), options_, fake(), hooks);
+  EXPECT_EQ(log, "0 batch=1; ok; 1 batch=2; oom; ");
+  SweepProgress p;
+  EXPECT_EQ(p.remaining(), 0);
+  p.total = 10, p.finished = 4, p.ran = 2, p.spent = 600;
+  EXPECT_EQ(p.remaining(), 1800);
+}
+
+TEST_F(RunnerTest, AGateBelowThePrefetchDepthIsAWarningOfTheRow) {
+  run_sweep(parse_spec("base: {max_inflight: 1}", "s.yaml"), options_, fake());
+  EXPECT_THAT(Store::open(directory_).read_cases()[0].warnings,
+              testing::ElementsAre(HasSubstr("below the prefetch depth")));
+}
+
+}  // namespace
+}  // namespace harness
