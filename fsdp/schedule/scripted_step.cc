@@ -140,7 +140,7 @@ UnitBytes unit_bytes(const UnitSpec& unit, const ModuleTree& tree, int world, By
   UnitBytes b;
   b.parameters = l.shard * kMaster;
   b.unsharded = l.world > 1 ? l.flat * size_of(o.param_dtype) : 0;
-  b.reduce = world > 1 ? l.flat * size_of(o.reduce_dtype) : 0;
+  b.reduce = world > 1 && !whole ? l.flat * size_of(o.reduce_dtype) : 0;  // an all-reduce works in place
   b.gradient = l.shard * kMaster;
   b.accumulated = l.flat * size_of(o.reduce_dtype);
   b.optimizer = l.shard * optimizer_state_per_element;
@@ -155,7 +155,7 @@ UnitTraits unit_traits(const UnitSpec& unit, const UnitBytes& bytes, int world) 
   t.reshard_after_forward = reshards_after_forward(unit);
   t.all_reduces = unit.options.strategy == Strategy::kNoShard;
   t.reduces = world > 1;
-  t.unsharded_bytes = std::max(bytes.unsharded, bytes.reduce);
+  t.unsharded_bytes = bytes.unsharded > 0 ? bytes.unsharded : bytes.parameters;
   return t;
 }
 

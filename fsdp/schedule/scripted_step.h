@@ -17,7 +17,7 @@ namespace fsdp {
 struct UnitBytes {
   Bytes parameters = 0;   // master shard (no_shard: whole)
   Bytes unsharded = 0;    // gathered full parameters, compute dtype; 0 if the unit never gathers
-  Bytes reduce = 0;       // reduce input, reduce dtype; 0 if alone
+  Bytes reduce = 0;       // reduce input, reduce dtype; 0 if alone or all-reduced in place
   Bytes gradient = 0;     // reduced gradient, master dtype
   Bytes accumulated = 0;  // full gradient of micro-batches that are not reduced
   Bytes optimizer = 0;
