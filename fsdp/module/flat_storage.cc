@@ -1,0 +1,47 @@
+#include "fsdp/module/flat_storage.h"
+
+#include "fsdp/module/counting_allocator.h"
+#include "fsdp/module/torch.h"
+
+namespace fsdp {
+namespace {
+
+void swap_storage(const at::Tensor& t, std::size_t n) {
+  c10::StorageImpl* s = t.storage().unsafeGetStorageImpl();
+  s->set_data_ptr_noswap(s->allocator()->allocate(n));
+  s->set_nbytes(n);
+}
+at::TensorOptions options_of(bool meta) {
+  return at::TensorOptions().dtype(at::kFloat).device(meta ? at::kMeta : at::kCPU);
+}
+
+}  // namespace
+
+void free_storage(const at::Tensor& t) { swap_storage(t, 0); }
+
+void take_storage(const at::Tensor& t, Bytes n, MemoryCategory category) {
+  const CategoryScope scope(category);
+  swap_storage(t, static_cast<std::size_t>(n));
+}
+
+at::Tensor shared_tensor(Collectives& collectives, bool meta, Count n, MemoryCategory category) {
+  if (meta) return own_tensor(true, n, category);
+  const Bytes bytes = n * size_of(Dtype::kFloat32);
+  MemoryMeter* const meter = current_meter();
+  count_block(meter, bytes, category);
+  void* const memory = collectives.allocate(bytes);
+  return at::from_blob(
+      memory, {n},
+      [&collectives, meter, bytes, category](void* p) {
+        collectives.release(p);
+        discount_block(meter, bytes, category);
+      },
+      options_of(false));
+}
+
+at::Tensor own_tensor(bool meta, Count n, MemoryCategory category) {
+  const CategoryScope scope(category);
+  return at::empty({n}, options_of(meta));
+}
+
+}  // namespace fsdp

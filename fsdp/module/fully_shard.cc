@@ -1,0 +1,120 @@
+#include "fsdp/module/fully_shard.h"
+
+#include <deque>
+#include <string>
+
+#include "fsdp/core/errors.h"
+#include "fsdp/module/counting_allocator.h"
+#include "fsdp/module/torch.h"
+#include "fsdp/module/torch_units.h"
+
+namespace fsdp {
+
+class ShardedModel::Impl {
+ public:
+  Impl(Module& root, const UnitPlan& plan, const ShardedModelOptions& options, Device& device, Collectives& collectives,
+       MemoryMeter* meter)
+      : units_(root, plan, options, collectives),
+        scheduler_(units_.traits(tree_of(root)), options.scheduler, device, collectives, units_, meter) {
+    if (meter != nullptr) meter->set_unit_namer(&Impl::unit_name, this);
+    const std::vector<Module*> modules = modules_of(root);
+    for (UnitId u = 0; u < units_.count(); ++u) {
+      const std::vector<ModuleId>& ids = units_.at(u).spec.modules;
+      Module* const first = modules.at(static_cast<std::size_t>(ids.front()));
+      Module* const last = modules.at(static_cast<std::size_t>(ids.back()));
+      hooks_.emplace_back(*this, u, true, first == last);
+      first->set_hooks(&hooks_.back());
+      if (first == last) continue;
+      hooks_.emplace_back(*this, u, false, true);
+      last->set_hooks(&hooks_.back());
+    }
+    hooked_ = modules;
+  }
+  ~Impl() {
+    for (Module* m : hooked_) m->set_hooks(nullptr);
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  TorchUnits& units() { return units_; }
+  Scheduler& scheduler() { return scheduler_; }
+
+ private:
+  // Stands in the graph for "the unit's parameters are there". It has no inputs: the shard's gradient is made by the
+  // reduction, not by autograd. Created before the unit's operators, it runs after all of theirs and before those of
+  // what ran earlier.
+  struct Unshard final : torch::autograd::Node {
+    Impl* model = nullptr;
+    UnitId unit = kNoUnit;
+    std::string name() const override { return "Unshard"; }
+    torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+      model->units_.at(unit).pending = std::move(gradients);
+      model->scheduler_.post_backward(unit);
+      return {};
+    }
+  };
+
+  struct Hooks final : ModuleHooks {
+    Hooks(Impl& model, UnitId unit, bool first, bool last) : model(model), unit(unit), first(first), last(last) {}
+    void before_forward(Module&) override {
+      if (first) model.enter(unit);
+    }
+    void after_forward(Module&, Tensors& outputs) override {
+      if (last) model.leave(unit, outputs);
+    }
+    Impl& model;
+    const UnitId unit;
+    const bool first, last;
+  };
+
+  void enter(UnitId u) {
+    scheduler_.pre_forward(u);
+    TorchUnits::Unit& unit = units_.at(u);
+    std::shared_ptr<Unshard> node;
+    if (at::GradMode::is_enabled()) {
+      node = std::shared_ptr<Unshard>(new Unshard, torch::autograd::deleteNode);
+      node->model = this;
+      node->unit = u;
+    }
+    for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
+      at::Tensor value = unit.views[i].variable_data();
+      if (node) torch::autograd::set_history(value, node);
+      unit.parameters[i]->set(std::move(value));
+    }
+  }
+
+  void leave(UnitId u, const Tensors& outputs) {
+    for (const at::Tensor& t : outputs)
+      if (t.defined() && t.requires_grad())
+        t.register_hook([this, u](const at::Tensor&) { scheduler_.pre_backward(u); });
+    for (const auto& p : units_.at(u).parameters) p->set({});
+    scheduler_.post_forward(u);
+  }
+
+  static std::string unit_name(const void* self, UnitId u) {
+    return static_cast<const Impl*>(self)->units_.at(u).spec.name;
+  }
+
+  TorchUnits units_;
+  Scheduler scheduler_;
+  std::deque<Hooks> hooks_;  // addresses stay
+  std::vector<Module*> hooked_;
+};
+
+ShardedModel::ShardedModel(Module& root, const UnitPlan& plan, const ShardedModelOptions& options, Device& device,
+                           Collectives& collectives, MemoryMeter* meter) {
+  const MeterScope scope(meter);
+  impl_ = std::make_unique<Impl>(root, plan, options, device, collectives, meter);
+}
+ShardedModel::~ShardedModel() = default;
+
+Scheduler& ShardedModel::scheduler() { return impl_->scheduler(); }
+
+ShardedModel::Shard ShardedModel::shard(UnitId unit) const {
+  const TorchUnits::Unit& u = impl_->units().at(unit);
+  return {u.shard, u.gradient, impl_->units().counts_in_norm(unit)};
+}
+const ShardLayout& ShardedModel::layout(UnitId unit) const { return impl_->units().at(unit).layout; }
+UnitId ShardedModel::unit_count() const { return impl_->units().count(); }
+
+}  // namespace fsdp

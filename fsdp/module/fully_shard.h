@@ -1,0 +1,59 @@
+// ShardedModel: a Module whose parameters are kept as the units of a plan say, driven by a Scheduler.
+//
+// Each unit is one flat buffer. A rank owns a shard of it (in memory that peers read directly where the transport has
+// such) and fills it element by element from the counter-based rule: no rank ever holds the whole model. At the unit's
+// first module the scheduler brings the full parameters and the module's parameters become views of them; a node in the
+// autograd graph stands for that moment, and when backward reaches it, it hands the unit's gradients to the scheduler.
+// The full buffer is freed and refilled by swapping its storage's data pointer, so what autograd saved stays valid.
+//
+// One thread: the rank's. After a failed step the device's lanes must be cancelled before this is destroyed, since they
+// may still write into its buffers. The gradient of a unit exists from its post-backward to the end of the optimizer.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fsdp/comm/collectives.h"
+#include "fsdp/core/memory_meter.h"
+#include "fsdp/device/device.h"
+#include "fsdp/module/module.h"
+#include "fsdp/plan/shard_layout.h"
+#include "fsdp/plan/unit_plan.h"
+#include "fsdp/schedule/scheduler.h"
+
+namespace fsdp {
+
+struct ShardedModelOptions {
+  bool meta = false;  // tensors without memory, for the virtual world
+  std::uint64_t seed = 0;
+  SchedulerOptions scheduler;
+};
+
+class ShardedModel {
+ public:
+  // `root` carries names (name_modules) and has no values yet; the plan was made from tree_of(root). All references
+  // must outlive this; `meter` may be null and is then nobody's. Throws ConfigError for what the runtime does not do.
+  ShardedModel(Module& root, const UnitPlan& plan, const ShardedModelOptions& options, Device& device,
+               Collectives& collectives, MemoryMeter* meter);
+  ~ShardedModel();
+  ShardedModel(const ShardedModel&) = delete;
+  ShardedModel& operator=(const ShardedModel&) = delete;
+
+  Scheduler& scheduler();
+
+  // What an optimizer works on: flat fp32 tensors of the same length, this rank's part of the unit.
+  struct Shard {
+    at::Tensor parameters;
+    at::Tensor gradients;  // undefined outside of backward .. end of optimizer
+    bool counts = true;    // in the global gradient norm: false where another rank holds the same
+  };
+  Shard shard(UnitId unit) const;
+  const ShardLayout& layout(UnitId unit) const;
+  UnitId unit_count() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,112 @@
+#include "fsdp/module/module.h"
+
+#include <unordered_map>
+
+#include "fsdp/core/errors.h"
+#include "fsdp/module/ops.h"
+#include "fsdp/module/torch.h"
+
+namespace fsdp {
+
+at::Tensor Parameter::read() {
+  if (owners == 1) return value;
+  if (readers_.empty()) readers_ = ops::fork(value, owners);
+  at::Tensor mine = std::move(readers_.back());
+  readers_.pop_back();
+  return mine;
+}
+
+Tensors Module::operator()(Tensors inputs) {
+  if (hooks_ == nullptr) return forward(std::move(inputs));
+  hooks_->before_forward(*this);
+  Tensors outputs = forward(std::move(inputs));
+  hooks_->after_forward(*this, outputs);
+  return outputs;
+}
+
+at::Tensor Module::operator()(at::Tensor input) {
+  Tensors inputs;
+  inputs.push_back(std::move(input));
+  Tensors outputs = (*this)(std::move(inputs));
+  SHARDSCOPE_CHECK(outputs.size() == 1, path_ + " gave " + std::to_string(outputs.size()) + " outputs");
+  return std::move(outputs.front());
+}
+
+Parameter& Module::add_parameter(const std::string& name, std::vector<Count> shape, InitRule init) {
+  auto p = std::make_shared<Parameter>();
+  p->shape = std::move(shape);
+  p->init = init;
+  parameters_.emplace_back(name, std::move(p));
+  return *parameters_.back().second;
+}
+
+Parameter& Module::share_parameter(const std::string& name, std::shared_ptr<Parameter> existing) {
+  ++existing->owners;
+  parameters_.emplace_back(name, std::move(existing));
+  return *parameters_.back().second;
+}
+
+namespace {
+
+std::string join(const std::string& path, const std::string& name) { return path.empty() ? name : path + "." + name; }
+
+void collect(Module& m, std::vector<Module*>& out) {
+  out.push_back(&m);
+  for (const auto& [name, child] : m.children()) collect(*child, out);
+}
+
+}  // namespace
+
+std::vector<Module*> modules_of(Module& root) {
+  std::vector<Module*> out;
+  collect(root, out);
+  return out;
+}
+
+std::vector<std::shared_ptr<Parameter>> parameters_of(Module& root) {
+  std::vector<std::shared_ptr<Parameter>> out;
+  for (const Module* m : modules_of(root))
+    for (const auto& [name, p] : m->parameters())
+      if (p->index == static_cast<std::int32_t>(out.size())) out.push_back(p);
+  return out;
+}
+
+void name_modules(Module& root) {
+  std::int32_t next = 0;
+  for (Module* m : modules_of(root)) {
+    for (const auto& [name, child] : m->children_) child->path_ = join(m->path_, name);
+    for (const auto& [name, p] : m->parameters_) {
+      if (p->index >= 0) continue;  // a further owner
+      p->name = join(m->path_, name);
+      p->index = next++;
+    }
+  }
+}
+
+namespace {
+
+void describe(const Module& m, const std::string& name, ModuleId parent, ModuleTree& tree,
+              std::unordered_map<const Parameter*, ParameterId>& seen) {
+  const ModuleId id = tree.add_module(parent, name, m.type());
+  tree.modules[static_cast<std::size_t>(id)].is_block = m.is_block();
+  tree.modules[static_cast<std::size_t>(id)].is_sublayer_start = m.is_sublayer_start();
+  for (const auto& [leaf, p] : m.parameters()) {
+    const auto at = seen.find(p.get());
+    if (at == seen.end())
+      seen.emplace(p.get(), tree.add_parameter(id, leaf, p->shape, p->init));
+    else
+      tree.share_parameter(id, leaf, at->second);
+  }
+  for (const auto& [child_name, child] : m.children()) describe(*child, child_name, id, tree, seen);
+}
+
+}  // namespace
+
+ModuleTree tree_of(Module& root) {
+  ModuleTree tree;
+  std::unordered_map<const Parameter*, ParameterId> seen;
+  describe(root, "", -1, tree, seen);
+  return tree;
+}
+
+}  // namespace fsdp

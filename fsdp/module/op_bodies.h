@@ -1,0 +1,70 @@
+// Bodies of the operators, by device; ops.cc registers and calls them. Private to the room.
+#pragma once
+#include <tuple>
+
+#include "fsdp/module/torch.h"
+
+namespace fsdp::ops {
+
+using at::Tensor;
+using Pair = std::tuple<Tensor, Tensor>;
+using Triple = std::tuple<Tensor, Tensor, Tensor>;
+using OptTensor = std::optional<Tensor>;
+
+// Calls X(name, result, (arguments)) for each operator; the schemas stand in ops.cc.
+#define SHARDSCOPE_OPERATORS(X)                                                                                        \
+  X(linear, Tensor, (const Tensor& x, const Tensor& w, const OptTensor& b))                                            \
+  X(linear_backward, Triple, (const Tensor& g, const Tensor& x, const Tensor& w, bool bias))                           \
+  X(rms_norm, Pair, (const Tensor& x, const Tensor& w, double eps))                                                    \
+  X(rms_norm_backward, Pair, (const Tensor& g, const Tensor& x, const Tensor& rstd, const Tensor& w))                  \
+  X(layer_norm, Triple, (const Tensor& x, const Tensor& w, const Tensor& b, double eps))                               \
+  X(layer_norm_backward, Triple,                                                                                       \
+    (const Tensor& g, const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& w))                       \
+  X(rope, Tensor,                                                                                                      \
+    (const Tensor& x, const Tensor& cos, const Tensor& sin, int64_t head_dim, int64_t period, int64_t turned,          \
+     bool backward))                                                                                                   \
+  X(attention, Pair,                                                                                                   \
+    (const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, int64_t kv_heads, bool causal, double scale))   \
+  X(attention_backward, Triple,                                                                                        \
+    (const Tensor& g, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,         \
+     int64_t heads, int64_t kv_heads, bool causal, double scale))                                                      \
+  X(attention_packed, Pair, (const Tensor& qkv, int64_t heads, bool causal, double scale))                             \
+  X(attention_packed_backward, Tensor,                                                                                 \
+    (const Tensor& g, const Tensor& qkv, const Tensor& out, const Tensor& lse, int64_t heads, bool causal,             \
+     double scale))                                                                                                    \
+  X(swiglu, Tensor, (const Tensor& gate, const Tensor& up))                                                            \
+  X(swiglu_backward, Pair, (const Tensor& g, const Tensor& gate, const Tensor& up))                                    \
+  X(gelu, Tensor, (const Tensor& x))                                                                                   \
+  X(gelu_backward, Tensor, (const Tensor& g, const Tensor& x))                                                         \
+  X(embedding, Tensor, (const Tensor& w, const Tensor& ids))                                                           \
+  X(embedding_backward, Tensor, (const Tensor& g, const Tensor& ids, int64_t rows))                                    \
+  X(cross_entropy, Pair, (const Tensor& logits, const Tensor& targets))                                                \
+  X(cross_entropy_backward, Tensor, (const Tensor& g, const Tensor& logits, const Tensor& targets, const Tensor& lse)) \
+  X(add_, void, (const Tensor& into, const Tensor& from))                                                              \
+  X(adamw_, double,                                                                                                    \
+    (const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v, double lr, double beta1, double beta2,        \
+     double eps, double weight_decay, int64_t step))                                                                   \
+  X(sgd_, double, (const Tensor& p, const Tensor& g, double lr))                                                       \
+  X(pack_, void, (const Tensor& flat, int64_t at, const Tensor& from, bool add))
+
+#define SHARDSCOPE_DECLARE(name, result, arguments) result name arguments;
+namespace host {
+SHARDSCOPE_OPERATORS(SHARDSCOPE_DECLARE)
+}
+namespace meta {
+SHARDSCOPE_OPERATORS(SHARDSCOPE_DECLARE)
+}
+namespace cuda {
+SHARDSCOPE_OPERATORS(SHARDSCOPE_DECLARE)
+}
+#undef SHARDSCOPE_DECLARE
+
+// Shapes of what operators make, the same on host and meta.
+inline std::vector<int64_t> resized_last(const Tensor& x, int64_t last) {
+  auto s = x.sizes().vec();
+  s.back() = last;
+  return s;
+}
+inline std::vector<int64_t> rows_of(const Tensor& x) { return {x.sizes().begin(), x.sizes().end() - 1}; }
+
+}  // namespace fsdp::ops

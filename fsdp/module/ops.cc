@@ -1,0 +1,273 @@
+#include "fsdp/module/ops.h"
+
+#include "fsdp/module/op_bodies.h"
+
+TORCH_LIBRARY(shardscope, m) {
+  m.def("linear(Tensor x, Tensor w, Tensor? b) -> Tensor");
+  m.def("linear_backward(Tensor g, Tensor x, Tensor w, bool bias) -> (Tensor, Tensor, Tensor)");
+  m.def("rms_norm(Tensor x, Tensor w, float eps) -> (Tensor, Tensor)");
+  m.def("rms_norm_backward(Tensor g, Tensor x, Tensor rstd, Tensor w) -> (Tensor, Tensor)");
+  m.def("layer_norm(Tensor x, Tensor w, Tensor b, float eps) -> (Tensor, Tensor, Tensor)");
+  m.def("layer_norm_backward(Tensor g, Tensor x, Tensor mean, Tensor rstd, Tensor w) -> (Tensor, Tensor, Tensor)");
+  m.def("rope(Tensor x, Tensor cos, Tensor sin, int head_dim, int period, int turned, bool backward) -> Tensor");
+  m.def(
+      "attention(Tensor q, Tensor k, Tensor v, int heads, int kv_heads, bool causal, float scale) -> (Tensor, Tensor)");
+  m.def(
+      "attention_backward(Tensor g, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, int heads, int kv_heads, "
+      "bool causal, float scale) -> (Tensor, Tensor, Tensor)");
+  m.def("attention_packed(Tensor qkv, int heads, bool causal, float scale) -> (Tensor, Tensor)");
+  m.def(
+      "attention_packed_backward(Tensor g, Tensor qkv, Tensor out, Tensor lse, int heads, bool causal, float scale) -> "
+      "Tensor");
+  m.def("swiglu(Tensor gate, Tensor up) -> Tensor");
+  m.def("swiglu_backward(Tensor g, Tensor gate, Tensor up) -> (Tensor, Tensor)");
+  m.def("gelu(Tensor x) -> Tensor");
+  m.def("gelu_backward(Tensor g, Tensor x) -> Tensor");
+  m.def("embedding(Tensor w, Tensor ids) -> Tensor");
+  m.def("embedding_backward(Tensor g, Tensor ids, int rows) -> Tensor");
+  m.def("cross_entropy(Tensor logits, Tensor targets) -> (Tensor, Tensor)");
+  m.def("cross_entropy_backward(Tensor g, Tensor logits, Tensor targets, Tensor lse) -> Tensor");
+  m.def("add_(Tensor(a!) into, Tensor x) -> ()");
+  m.def(
+      "adamw_(Tensor(a!) p, Tensor g, Tensor(b!) m, Tensor(c!) v, float lr, float beta1, float beta2, float eps, "
+      "float weight_decay, int step) -> float");
+  m.def("sgd_(Tensor(a!) p, Tensor g, float lr) -> float");
+  m.def("pack_(Tensor(a!) flat, int at, Tensor x, bool add) -> ()");
+}
+
+#define SHARDSCOPE_REGISTER_HOST(name, result, arguments) m.impl(#name, &fsdp::ops::host::name);
+#define SHARDSCOPE_REGISTER_META(name, result, arguments) m.impl(#name, &fsdp::ops::meta::name);
+#define SHARDSCOPE_REGISTER_CUDA(name, result, arguments) m.impl(#name, &fsdp::ops::cuda::name);
+TORCH_LIBRARY_IMPL(shardscope, CPU, m){SHARDSCOPE_OPERATORS(SHARDSCOPE_REGISTER_HOST)} TORCH_LIBRARY_IMPL(shardscope,
+                                                                                                          Meta, m){
+    SHARDSCOPE_OPERATORS(SHARDSCOPE_REGISTER_META)} TORCH_LIBRARY_IMPL(shardscope, CUDA, m) {
+  SHARDSCOPE_OPERATORS(SHARDSCOPE_REGISTER_CUDA)
+}
+
+namespace fsdp::ops {
+namespace {
+
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+// Typed handles of the operators above, looked up once, called below autograd.
+template <class Signature>
+struct Caller;
+template <class R, class... A>
+struct Caller<R(A...)> {
+  explicit Caller(const char* name)
+      : handle(c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<R(A...)>()) {}
+  R operator()(A... a) const {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return handle.call(std::forward<A>(a)...);
+  }
+  c10::TypedOperatorHandle<R(A...)> handle;
+};
+#define SHARDSCOPE_CALLER(name, result, arguments)                      \
+  const Caller<result arguments>& call_##name() {                       \
+    static const Caller<result arguments> caller("shardscope::" #name); \
+    return caller;                                                      \
+  }
+SHARDSCOPE_OPERATORS(SHARDSCOPE_CALLER)
+#undef SHARDSCOPE_CALLER
+
+// A node of ours keeps plain tensors: models change nothing in place, so versions need no check. What it keeps is
+// dropped as soon as it has run. An output is kept as an alias without history: the node would own itself otherwise.
+template <class N, class... In>
+std::shared_ptr<N> node_for(const In&... inputs) {
+  if (!at::GradMode::is_enabled() || !torch::autograd::any_variable_requires_grad({inputs...})) return nullptr;
+  std::shared_ptr<N> node(new N, torch::autograd::deleteNode);
+  node->set_next_edges(torch::autograd::collect_next_edges(inputs...));
+  return node;
+}
+Tensor with_history(Tensor t, const std::shared_ptr<Node>& node) {
+  if (node) torch::autograd::set_history(t, node);
+  return t;
+}
+template <int kCount>
+struct Keeper : Node {
+  std::array<Tensor, kCount> kept;
+  void release_variables() override {
+    for (Tensor& t : kept) t.reset();
+  }
+};
+
+struct LinearBackward final : Keeper<2> {
+  bool bias = false;
+  std::string name() const override { return "LinearBackward"; }
+  variable_list apply(variable_list&& g) override {
+    if (!g[0].defined()) return variable_list(bias ? 3 : 2);
+    auto [dx, dw, db] = call_linear_backward()(g[0], kept[0], kept[1], bias);
+    if (bias) return {dx, dw, db};
+    return {dx, dw};
+  }
+};
+struct RmsNormBackward final : Keeper<3> {
+  std::string name() const override { return "RmsNormBackward"; }
+  variable_list apply(variable_list&& g) override {
+    auto [dx, dw] = call_rms_norm_backward()(g[0], kept[0], kept[1], kept[2]);
+    return {dx, dw};
+  }
+};
+struct LayerNormBackward final : Keeper<4> {
+  std::string name() const override { return "LayerNormBackward"; }
+  variable_list apply(variable_list&& g) override {
+    auto [dx, dw, db] = call_layer_norm_backward()(g[0], kept[0], kept[1], kept[2], kept[3]);
+    return {dx, dw, db};
+  }
+};
+struct RopeBackward final : Keeper<2> {
+  RopePattern pattern;
+  std::string name() const override { return "RopeBackward"; }
+  variable_list apply(variable_list&& g) override {
+    return {call_rope()(g[0], kept[0], kept[1], pattern.head_dim, pattern.period, pattern.turned, true)};
+  }
+};
+struct AttentionBackward final : Keeper<5> {
+  AttentionOptions o;
+  std::string name() const override { return "AttentionBackward"; }
+  variable_list apply(variable_list&& g) override {
+    auto [dq, dk, dv] = call_attention_backward()(g[0], kept[0], kept[1], kept[2], kept[3], kept[4], o.heads,
+                                                  o.kv_heads, o.causal, o.scale);
+    return {dq, dk, dv};
+  }
+};
+struct AttentionPackedBackward final : Keeper<3> {
+  AttentionOptions o;
+  std::string name() const override { return "AttentionPackedBackward"; }
+  variable_list apply(variable_list&& g) override {
+    return {call_attention_packed_backward()(g[0], kept[0], kept[1], kept[2], o.heads, o.causal, o.scale)};
+  }
+};
+struct SwigluBackward final : Keeper<2> {
+  std::string name() const override { return "SwigluBackward"; }
+  variable_list apply(variable_list&& g) override {
+    auto [d_gate, d_up] = call_swiglu_backward()(g[0], kept[0], kept[1]);
+    return {d_gate, d_up};
+  }
+};
+struct GeluBackward final : Keeper<1> {
+  std::string name() const override { return "GeluBackward"; }
+  variable_list apply(variable_list&& g) override { return {call_gelu_backward()(g[0], kept[0])}; }
+};
+struct EmbeddingBackward final : Keeper<1> {
+  int64_t rows = 0;
+  std::string name() const override { return "EmbeddingBackward"; }
+  variable_list apply(variable_list&& g) override { return {call_embedding_backward()(g[0], kept[0], rows)}; }
+};
+struct CrossEntropyBackward final : Keeper<3> {
+  std::string name() const override { return "CrossEntropyBackward"; }
+  variable_list apply(variable_list&& g) override {
+    return {call_cross_entropy_backward()(g[0], kept[0], kept[1], kept[2])};
+  }
+};
+struct ForkBackward final : Node {
+  static bool sole_owner(const Tensor& t) {
+    return t.use_count() == 1 && t.storage().use_count() == 1 && t.is_non_overlapping_and_dense();
+  }
+  std::string name() const override { return "ForkBackward"; }
+  variable_list apply(variable_list&& g) override {
+    Tensor sum;
+    for (Tensor& next : g) {
+      Tensor t = std::move(next);
+      if (!t.defined()) continue;
+      if (!sum.defined())
+        sum = std::move(t);
+      else if (sole_owner(sum))
+        call_add_()(sum, t);
+      else if (sole_owner(t))
+        call_add_()(t, sum), sum = std::move(t);
+      else
+        sum = at::add(sum, t);
+    }
+    return {sum};
+  }
+};
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b) {
+  const bool bias = b.defined();
+  const auto node = bias ? node_for<LinearBackward>(x, w, b) : node_for<LinearBackward>(x, w);
+  if (node) node->kept = {x, w}, node->bias = bias;
+  return with_history(call_linear()(x, w, bias ? OptTensor(b) : std::nullopt), node);
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& w, double eps) {
+  const auto node = node_for<RmsNormBackward>(x, w);
+  auto [y, rstd] = call_rms_norm()(x, w, eps);
+  if (node) node->kept = {x, rstd, w};
+  return with_history(std::move(y), node);
+}
+
+Tensor layer_norm(const Tensor& x, const Tensor& w, const Tensor& b, double eps) {
+  const auto node = node_for<LayerNormBackward>(x, w, b);
+  auto [y, mean, rstd] = call_layer_norm()(x, w, b, eps);
+  if (node) node->kept = {x, mean, rstd, w};
+  return with_history(std::move(y), node);
+}
+
+Tensor rope(const Tensor& x, const Tensor& cos, const Tensor& sin, const RopePattern& p) {
+  const auto node = node_for<RopeBackward>(x);
+  if (node) node->kept = {cos, sin}, node->pattern = p;
+  return with_history(call_rope()(x, cos, sin, p.head_dim, p.period, p.turned, false), node);
+}
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o) {
+  const auto node = node_for<AttentionBackward>(q, k, v);
+  auto [y, lse] = call_attention()(q, k, v, o.heads, o.kv_heads, o.causal, o.scale);
+  if (node) node->kept = {q, k, v, y.detach(), lse}, node->o = o;
+  return with_history(std::move(y), node);
+}
+
+Tensor attention_packed(const Tensor& qkv, const AttentionOptions& o) {
+  const auto node = node_for<AttentionPackedBackward>(qkv);
+  auto [y, lse] = call_attention_packed()(qkv, o.heads, o.causal, o.scale);
+  if (node) node->kept = {qkv, y.detach(), lse}, node->o = o;
+  return with_history(std::move(y), node);
+}
+
+Tensor swiglu(const Tensor& gate, const Tensor& up) {
+  const auto node = node_for<SwigluBackward>(gate, up);
+  if (node) node->kept = {gate, up};
+  return with_history(call_swiglu()(gate, up), node);
+}
+
+Tensor gelu(const Tensor& x) {
+  const auto node = node_for<GeluBackward>(x);
+  if (node) node->kept = {x};
+  return with_history(call_gelu()(x), node);
+}
+
+Tensor embedding(const Tensor& w, const Tensor& ids) {
+  const auto node = node_for<EmbeddingBackward>(w);
+  if (node) node->kept = {ids}, node->rows = w.size(0);
+  return with_history(call_embedding()(w, ids), node);
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
+  const auto node = node_for<CrossEntropyBackward>(logits);
+  auto [loss, lse] = call_cross_entropy()(logits, targets);
+  if (node) node->kept = {logits, targets, lse};
+  return with_history(std::move(loss), node);
+}
+
+std::vector<Tensor> fork(const Tensor& x, int n) {
+  std::vector<Tensor> readers(static_cast<std::size_t>(n), x);
+  const auto node = node_for<ForkBackward>(x);
+  if (!node) return readers;
+  for (Tensor& r : readers) {
+    r = x.variable_data();
+    torch::autograd::set_history(r, node);
+  }
+  return readers;
+}
+
+double adamw_(const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v, const AdamWOptions& o, int64_t step) {
+  return call_adamw_()(p, g, m, v, o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, step);
+}
+double sgd_(const Tensor& p, const Tensor& g, double lr) { return call_sgd_()(p, g, lr); }
+void pack_(const Tensor& flat, int64_t at, const Tensor& from) { call_pack_()(flat, at, from, false); }
+void pack_add_(const Tensor& flat, int64_t at, const Tensor& from) { call_pack_()(flat, at, from, true); }
+
+}  // namespace fsdp::ops

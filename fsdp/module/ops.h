@@ -1,0 +1,64 @@
+// The operators of the models: one body each for host memory (fp32), CUDA (by LibTorch's own operators) and meta. All
+// are registered with the dispatcher in namespace `shardscope`, so that observers, profilers and the virtual clock see
+// them as leaves; host and meta make the same sequence of allocations. Activations are [batch, steps, width],
+// contiguous.
+//
+// A tensor with two readers goes through fork(): LibTorch's engine adds two gradients of one tensor in place on the
+// host but out of place on meta, and the worlds would differ by one buffer.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace fsdp::ops {
+
+// x W^T (+ b); `b` may be undefined. Saves x, w.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b);
+// x / rms(x) * w over the last dimension. Saves x, w, 1/rms.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& w, double eps);
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, double eps);
+
+// Rotary position embedding over chunks of `head_dim` of the last dimension, of every `period` chunks the first
+// `turned`: y cos + cat(-y2, y1) sin over the halves of the chunk's first `rotary` elements; the rest is copied. cos,
+// sin: [steps, rotary / 2], fp32. Saves the tables.
+struct RopePattern {
+  std::int64_t head_dim = 0, period = 1, turned = 1;
+};
+at::Tensor rope(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const RopePattern& pattern);
+
+struct AttentionOptions {
+  std::int64_t heads = 1, kv_heads = 1;
+  bool causal = true;
+  double scale = 1.0;
+};
+// q: [batch, steps, heads * head_dim]; k, v: [batch, keys, kv_heads * head_dim]. Saves q, k, v, out and the
+// log-sum-exp; never a matrix of scores.
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& o);
+// qkv: [batch, steps, heads, 3, head_dim] in one tensor (GPT-NeoX); kv_heads is not used.
+at::Tensor attention_packed(const at::Tensor& qkv, const AttentionOptions& o);
+
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);  // silu(gate) * up. Saves both.
+at::Tensor gelu(const at::Tensor& x);                             // with erf. Saves x.
+at::Tensor embedding(const at::Tensor& w, const at::Tensor& ids);
+// Mean over all rows of -log softmax(logits)[target]. Saves logits, targets and the log-sum-exp.
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
+
+// `n` readers of one tensor; their gradients are added, in place where a buffer is solely owned.
+std::vector<at::Tensor> fork(const at::Tensor& x, int n);
+
+// ---- without autograd: the runtime's own work on flat buffers
+
+struct AdamWOptions {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
+};
+// One step on flat fp32 tensors; `step` counts from 1. Both return the sum of squares of the gradient (0 on meta).
+double adamw_(const at::Tensor& p, const at::Tensor& g, const at::Tensor& m, const at::Tensor& v, const AdamWOptions& o,
+              std::int64_t step);
+double sgd_(const at::Tensor& p, const at::Tensor& g, double lr);
+// Copies `from` (any shape, contiguous) to flat[at, at + numel).
+void pack_(const at::Tensor& flat, std::int64_t at, const at::Tensor& from);
+// Adds `from` to flat[at, at + numel).
+void pack_add_(const at::Tensor& flat, std::int64_t at, const at::Tensor& from);
+
+}  // namespace fsdp::ops

@@ -1,0 +1,86 @@
+// Meta bodies: allocate what the host bodies allocate, in the same order, and compute nothing.
+#include "fsdp/module/op_bodies.h"
+
+namespace fsdp::ops::meta {
+namespace {
+
+Tensor fresh(at::IntArrayRef sizes, const Tensor& like) { return at::empty(sizes, like.options()); }
+Tensor statistic(at::IntArrayRef sizes, const Tensor& like) {
+  return at::empty(sizes, like.options().dtype(at::kFloat));
+}
+int64_t rows(const Tensor& x) { return x.size(-1) == 0 ? 0 : x.numel() / x.size(-1); }
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& w, const OptTensor&) { return fresh(resized_last(x, w.size(0)), x); }
+Triple linear_backward(const Tensor&, const Tensor& x, const Tensor& w, bool bias) {
+  Tensor dx = fresh(x.sizes(), x), dw = fresh(w.sizes(), w), db = bias ? fresh({w.size(0)}, w) : Tensor();
+  return {dx, dw, db};
+}
+Pair rms_norm(const Tensor& x, const Tensor&, double) {
+  Tensor y = fresh(x.sizes(), x), rstd = statistic(rows_of(x), x);
+  return {y, rstd};
+}
+Pair rms_norm_backward(const Tensor&, const Tensor& x, const Tensor&, const Tensor& w) {
+  Tensor dx = fresh(x.sizes(), x), dw = fresh(w.sizes(), w);
+  return {dx, dw};
+}
+Triple layer_norm(const Tensor& x, const Tensor&, const Tensor&, double) {
+  Tensor y = fresh(x.sizes(), x), mean = statistic(rows_of(x), x), rstd = statistic(rows_of(x), x);
+  return {y, mean, rstd};
+}
+Triple layer_norm_backward(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor& w) {
+  Tensor dx = fresh(x.sizes(), x), dw = fresh(w.sizes(), w), db = fresh(w.sizes(), w);
+  return {dx, dw, db};
+}
+Tensor rope(const Tensor& x, const Tensor&, const Tensor&, int64_t, int64_t, int64_t, bool) {
+  return fresh(x.sizes(), x);
+}
+Pair attention(const Tensor& q, const Tensor&, const Tensor&, int64_t heads, int64_t, bool, double) {
+  Tensor y = fresh(q.sizes(), q), lse = statistic({q.size(0), heads, q.size(1)}, q);
+  return {y, lse};
+}
+Triple attention_backward(const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
+                          const Tensor&, int64_t, int64_t, bool, double) {
+  Tensor dq = fresh(q.sizes(), q), dk = fresh(k.sizes(), k), dv = fresh(v.sizes(), v);
+  return {dq, dk, dv};
+}
+Pair attention_packed(const Tensor& qkv, int64_t heads, bool, double) {
+  Tensor y = fresh(resized_last(qkv, qkv.size(-1) / 3), qkv), lse = statistic({qkv.size(0), heads, qkv.size(1)}, qkv);
+  return {y, lse};
+}
+Tensor attention_packed_backward(const Tensor&, const Tensor& qkv, const Tensor&, const Tensor&, int64_t, bool,
+                                 double) {
+  return fresh(qkv.sizes(), qkv);
+}
+Tensor swiglu(const Tensor& gate, const Tensor&) { return fresh(gate.sizes(), gate); }
+Pair swiglu_backward(const Tensor&, const Tensor& gate, const Tensor& up) {
+  Tensor d_gate = fresh(gate.sizes(), gate), d_up = fresh(up.sizes(), up);
+  return {d_gate, d_up};
+}
+Tensor gelu(const Tensor& x) { return fresh(x.sizes(), x); }
+Tensor gelu_backward(const Tensor&, const Tensor& x) { return fresh(x.sizes(), x); }
+Tensor embedding(const Tensor& w, const Tensor& ids) {
+  auto sizes = ids.sizes().vec();
+  sizes.push_back(w.size(1));
+  return fresh(sizes, w);
+}
+Tensor embedding_backward(const Tensor& g, const Tensor&, int64_t table_rows) {
+  return fresh({table_rows, g.size(-1)}, g);
+}
+Pair cross_entropy(const Tensor& logits, const Tensor&) {
+  Tensor loss = statistic({}, logits), lse = statistic({rows(logits)}, logits);
+  return {loss, lse};
+}
+Tensor cross_entropy_backward(const Tensor&, const Tensor& logits, const Tensor&, const Tensor&) {
+  return fresh(logits.sizes(), logits);
+}
+void add_(const Tensor&, const Tensor&) {}
+double adamw_(const Tensor&, const Tensor&, const Tensor&, const Tensor&, double, double, double, double, double,
+              int64_t) {
+  return 0.0;
+}
+double sgd_(const Tensor&, const Tensor&, double) { return 0.0; }
+void pack_(const Tensor&, int64_t, const Tensor&, bool) {}
+
+}  // namespace fsdp::ops::meta

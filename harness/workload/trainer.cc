@@ -1,0 +1,111 @@
+#include "harness/workload/trainer.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/AutogradState.h>
+#include <torch/version.h>
+
+#include "fsdp/core/errors.h"
+#include "fsdp/module/counting_allocator.h"
+#include "fsdp/module/fully_shard.h"
+#include "fsdp/module/kernels.h"
+#include "fsdp/module/ops.h"
+#include "fsdp/module/sharded_optimizer.h"
+#include "fsdp/module/torch.h"
+#include "harness/workload/models.h"
+#include "harness/workload/synthetic_data.h"
+
+namespace harness {
+namespace {
+
+// Per thread, or results depend on the machine's cores and hooks run on other threads.
+void use_one_thread() {
+  at::set_num_threads(1);
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+}
+
+fsdp::OptimizerKind optimizer_of(const std::string& name) {
+  if (name == "adamw") return fsdp::OptimizerKind::kAdamW;
+  if (name == "sgd") return fsdp::OptimizerKind::kSgd;
+  throw fsdp::ConfigError("[optimizer] there is no '" + name + "'; use adamw or sgd");
+}
+
+struct Batch {
+  at::Tensor inputs, targets;
+};
+Batch make_batch(const TrainerSettings& s, int rank) {
+  const fsdp::CategoryScope scope(fsdp::MemoryCategory::kOther);
+  const std::int64_t seq = s.model.seq;
+  const auto options = at::TensorOptions().dtype(at::kLong).device(s.meta ? at::kMeta : at::kCPU);
+  Batch b{at::empty({s.batch, seq}, options), at::empty({s.batch, seq}, options)};
+  if (s.meta) return b;
+  const auto tokens = synthetic_tokens(s.seed, rank * s.batch, s.batch, seq, s.model.vocab);
+  for (std::int64_t i = 0; i < s.batch; ++i) {
+    const auto row = tokens.begin() + i * (seq + 1);
+    std::copy(row, row + seq, b.inputs.mutable_data_ptr<std::int64_t>() + i * seq);
+    std::copy(row + 1, row + seq + 1, b.targets.mutable_data_ptr<std::int64_t>() + i * seq);
+  }
+  return b;
+}
+
+}  // namespace
+
+class Trainer::Impl {
+ public:
+  Impl(const TrainerSettings& s, const fsdp::UnitPlan& plan, fsdp::Device& device, fsdp::Collectives& collectives,
+       fsdp::MemoryMeter& meter)
+      : device_(device),
+        meter_(meter),
+        batch_(make_batch(s, collectives.rank())),
+        model_(build_model(s.model, s.meta)),
+        sharded_(*model_, plan, {s.meta, s.seed, s.scheduler}, device, collectives, &meter),
+        optimizer_(sharded_, optimizer_of(s.optimizer)) {}
+
+  StepResult step() {
+    const fsdp::MeterScope scope(&meter_);
+    device_.begin_step(next_step_++);
+    sharded_.scheduler().begin_step();
+    StepResult r;
+    at::Tensor loss = forward();
+    if (loss.is_cpu()) r.loss = static_cast<double>(*loss.const_data_ptr<float>());
+    device_.compute_context({fsdp::SpanKind::kCompute, fsdp::kNoUnit, fsdp::Pass::kBackward, 0});
+    meter_.set_context({fsdp::kNoUnit, fsdp::Pass::kBackward});
+    loss.backward();
+    loss.reset();
+    sharded_.scheduler().end_backward();
+    r.gradient_square_sum = optimizer_.step();
+    device_.end_step();
+    return r;
+  }
+
+  void set_step(int next) { next_step_ = next; }
+  fsdp::Scheduler& scheduler() { return sharded_.scheduler(); }
+
+ private:
+  at::Tensor forward() { return fsdp::ops::cross_entropy((*model_)(batch_.inputs), batch_.targets); }
+
+  fsdp::Device& device_;
+  fsdp::MemoryMeter& meter_;
+  Batch batch_;
+  std::unique_ptr<fsdp::Module> model_;
+  fsdp::ShardedModel sharded_;
+  fsdp::ShardedOptimizer optimizer_;
+  int next_step_ = 0;
+};
+
+Trainer::Trainer(const TrainerSettings& settings, const fsdp::UnitPlan& plan, fsdp::Device& device,
+                 fsdp::Collectives& collectives, fsdp::MemoryMeter& meter) {
+  fsdp::install_counting_allocators();
+  use_one_thread();
+  const fsdp::MeterScope scope(&meter);
+  impl_ = std::make_unique<Impl>(settings, plan, device, collectives, meter);
+}
+Trainer::~Trainer() = default;
+
+StepResult Trainer::step() { return impl_->step(); }
+void Trainer::set_step(int next) { impl_->set_step(next); }
+fsdp::Scheduler& Trainer::scheduler() { return impl_->scheduler(); }
+
+std::string libtorch_version() { return TORCH_VERSION; }
+std::string kernel_instruction_set() { return std::string(fsdp::kernels::instruction_set()); }
+
+}  // namespace harness

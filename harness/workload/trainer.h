@@ -1,0 +1,58 @@
+// Trainer: one rank's training of one model under one plan: model, sharding, data, optimizer, and the step. No torch in
+// this header: the rank program and the tests drive it with plain values.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "fsdp/comm/collectives.h"
+#include "fsdp/core/memory_meter.h"
+#include "fsdp/device/device.h"
+#include "fsdp/plan/unit_plan.h"
+#include "fsdp/schedule/scheduler.h"
+#include "harness/workload/model_settings.h"
+
+namespace harness {
+
+struct TrainerSettings {
+  ModelSettings model;  // model.seq is the sequence length of the run
+  std::int64_t batch = 1;
+  std::uint64_t seed = 0;
+  std::string optimizer = "adamw";  // or "sgd"
+  bool meta = false;                // tensors without memory: the virtual world
+  fsdp::SchedulerOptions scheduler;
+};
+
+struct StepResult {
+  double loss = 0.0;                 // mean over this rank's tokens; 0 on meta
+  double gradient_square_sum = 0.0;  // this rank's part of the squared global norm, before the update; 0 on meta
+};
+
+class Trainer {
+ public:
+  // Builds everything on the calling thread, which is then the only one to call step(). `plan` was made from
+  // describe_model(settings.model). Device, collectives and meter must outlive this; the meter counts every tensor.
+  // Throws ConfigError, OutOfMemory.
+  Trainer(const TrainerSettings& settings, const fsdp::UnitPlan& plan, fsdp::Device& device,
+          fsdp::Collectives& collectives, fsdp::MemoryMeter& meter);
+  // After a step that threw, cancel the device's lanes first: they may still write into the buffers freed here.
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // Forward, loss, backward, optimizer. Steps are numbered from 0, or from what set_step() said.
+  StepResult step();
+  void set_step(int next);  // number that the device is given for the next step
+
+  fsdp::Scheduler& scheduler();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// "2.11.0", "avx512": for the environment that a result carries.
+std::string libtorch_version();
+std::string kernel_instruction_set();
+
+}  // namespace harness
