@@ -22,9 +22,9 @@ struct World {
   std::string name;
   // Runs the function on `world` ranks; returns what went wrong, one sentence per rank, empty if nothing did.
   std::function<std::vector<std::string>(int world, Nanos timeout, const RankMain&)> run;
-  bool compares_calls = true;  // a disagreement is a CommError naming both sides
-  bool knows_arrivals = true;  // run() returns the last rank's arrival
-  bool names_missing = true;   // a timeout names the ranks that have not arrived
+  Nanos disagreement_timeout = kLongTimeout;  // for transports that see a disagreement at the deadline only
+  bool knows_arrivals = true;                 // run() returns the last rank's arrival
+  bool names_missing = true;                  // a timeout names the ranks that have not arrived
 };
 std::vector<World> worlds_under_test();
 

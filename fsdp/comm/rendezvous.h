@@ -1,0 +1,43 @@
+// Rendezvous: a small key-value store at a host and port where the ranks of a run find each other. Rank 0 serves it.
+// Backed by LibTorch's TCPStore, of which this header shows nothing. Thread-safe.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "fsdp/core/types.h"
+
+namespace fsdp {
+
+class Rendezvous {
+ public:
+  struct Options {
+    std::string host = "127.0.0.1";
+    int port = 0;  // rank 0 may give 0: any free port, see port()
+    int rank = 0;
+    Nanos timeout = 60'000'000'000;  // of connecting and of get()
+  };
+
+  // Rank 0 returns at once, the others when they have reached it: CommError if they cannot within the timeout.
+  explicit Rendezvous(const Options& options);
+  ~Rendezvous();
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+
+  int port() const;
+  const std::string& host() const;
+
+  void set(const std::string& key, const std::string& value);
+  // Sets the key unless it is set; returns what it holds then.
+  std::string set_once(const std::string& key, const std::string& value);
+  bool has(const std::string& key);
+  // Waits for the key: TimeoutError.
+  std::string get(const std::string& key);
+
+  struct Impl;  // rendezvous_store.h
+  Impl& impl() { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fsdp
