@@ -1,6 +1,7 @@
 // The room's LibTorch headers, precompiled once. Only .cc files of torch rooms include it.
 #pragma once
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>

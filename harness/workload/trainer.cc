@@ -1,6 +1,5 @@
 #include "harness/workload/trainer.h"
 
-#include <ATen/Parallel.h>
 #include <c10/core/AutogradState.h>
 #include <torch/version.h>
 

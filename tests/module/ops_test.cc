@@ -1,0 +1,182 @@
+// Each operator against a plain composition of LibTorch's in double: values and gradients.
+#include "fsdp/module/ops.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <functional>
+
+#include "fsdp/module/torch.h"
+
+namespace fsdp {
+namespace {
+
+using at::Tensor;
+using Inputs = std::vector<Tensor>;
+using Function = std::function<Tensor(const Inputs&)>;
+
+Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kFloat); }
+
+double distance(const Tensor& got, const Tensor& want) {
+  const Tensor difference = (got.to(at::kDouble) - want).abs().max();
+  return (difference / want.abs().max().clamp_min(1e-3)).item<double>();
+}
+
+// Same inputs through both, same random gradient back.
+void expect_same(const Inputs& values, const Function& ours, const Function& plain) {
+  Inputs a, b;
+  for (const Tensor& v : values) {
+    a.push_back(v.detach().clone().requires_grad_());
+    b.push_back(v.detach().to(at::kDouble).requires_grad_());
+  }
+  const Tensor y = ours(a), want = plain(b);
+  ASSERT_EQ(y.sizes(), want.sizes());
+  EXPECT_LT(distance(y.detach(), want.detach()), 2e-6);
+  const Tensor g = at::randn(want.sizes(), at::kDouble);
+  y.backward(g.to(at::kFloat));
+  want.backward(g);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_TRUE(a[i].grad().defined()) << "input " << i;
+    EXPECT_LT(distance(a[i].grad(), b[i].grad()), 1e-5) << "gradient of input " << i;
+  }
+}
+
+Tensor heads_of(const Tensor& x, int64_t h) { return x.view({x.size(0), x.size(1), h, -1}).transpose(1, 2); }
+Tensor plain_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal) {
+  const int64_t group = q.size(1) / k.size(1);
+  Tensor s = at::matmul(q, k.repeat_interleave(group, 1).transpose(-2, -1)) * scale;
+  if (causal) s = s.masked_fill(at::ones({q.size(2), k.size(2)}, at::kBool).triu(1 + k.size(2) - q.size(2)), -INFINITY);
+  return at::matmul(at::softmax(s, -1), v.repeat_interleave(group, 1))
+      .transpose(1, 2)
+      .reshape({q.size(0), q.size(2), -1});
+}
+Tensor plain_rope(const Tensor& x, const Tensor& cos, const Tensor& sin) {  // x: [b, t, h, d], tables [t, d / 2]
+  const auto h = x.chunk(2, -1);
+  const Tensor c = at::cat({cos, cos}, -1).unsqueeze(1), s = at::cat({sin, sin}, -1).unsqueeze(1);
+  return x * c + at::cat({-h[1], h[0]}, -1) * s;
+}
+
+class Operators : public testing::Test {
+ protected:
+  void SetUp() override {
+    at::set_num_threads(1);
+    at::manual_seed(7);
+  }
+};
+
+TEST_F(Operators, LinearWithAndWithoutBias) {
+  const Inputs with{random({2, 5, 33}), random({17, 33}), random({17})};
+  expect_same(
+      with, [](const Inputs& i) { return ops::linear(i[0], i[1], i[2]); },
+      [](const Inputs& i) { return at::linear(i[0], i[1], i[2]); });
+  expect_same(
+      {with[0], with[1]}, [](const Inputs& i) { return ops::linear(i[0], i[1], {}); },
+      [](const Inputs& i) { return at::linear(i[0], i[1]); });
+}
+
+TEST_F(Operators, Norms) {
+  expect_same(
+      {random({2, 5, 70}), random({70})}, [](const Inputs& i) { return ops::rms_norm(i[0], i[1], 1e-5); },
+      [](const Inputs& i) { return i[0] * at::rsqrt(i[0].square().mean(-1, true) + 1e-5) * i[1]; });
+  expect_same(
+      {random({2, 5, 70}), random({70}), random({70})},
+      [](const Inputs& i) { return ops::layer_norm(i[0], i[1], i[2], 1e-5); },
+      [](const Inputs& i) { return at::layer_norm(i[0], {70}, i[1], i[2], 1e-5); });
+}
+
+TEST_F(Operators, RopeTurnsWholeHeadsOrAPartOfTwoOfThree) {
+  const Tensor angle = at::rand({9, 6}), cos = angle.cos(), sin = angle.sin();
+  const Tensor c = cos.to(at::kDouble), s = sin.to(at::kDouble);
+  expect_same(
+      {random({2, 9, 4 * 12})},
+      [&](const Inputs& i) {
+        return ops::rope(i[0], cos, sin, {12, 1, 1});
+      },
+      [&](const Inputs& i) {
+        return plain_rope(i[0].view({2, 9, 4, 12}), c, s).view({2, 9, 48});
+      });
+  expect_same(
+      {random({2, 9, 2 * 3 * 20})},
+      [&](const Inputs& i) {
+        return ops::rope(i[0], cos, sin, {20, 3, 2});
+      },
+      [&](const Inputs& i) {
+        const auto part = i[0].view({2, 9, 2, 3, 20}).unbind(3);
+        auto turn = [&](const Tensor& t) {
+          return at::cat({plain_rope(t.narrow(-1, 0, 12), c, s), t.narrow(-1, 12, 8)}, -1);
+        };
+        return at::stack({turn(part[0]), turn(part[1]), part[2]}, 3).reshape({2, 9, 120});
+      });
+}
+
+TEST_F(Operators, AttentionWithGroupedQueries) {
+  for (const bool causal : {true, false}) {
+    for (const int64_t steps : {5, 64, 150}) {
+      expect_same(
+          {random({2, steps, 4 * 8}), random({2, steps, 2 * 8}), random({2, steps, 2 * 8})},
+          [&](const Inputs& i) {
+            return ops::attention(i[0], i[1], i[2], {4, 2, causal, 0.3});
+          },
+          [&](const Inputs& i) {
+            return plain_attention(heads_of(i[0], 4), heads_of(i[1], 2), heads_of(i[2], 2), 0.3, causal);
+          });
+    }
+  }
+}
+
+TEST_F(Operators, AttentionOnPackedHeads) {
+  expect_same(
+      {random({2, 70, 4 * 3 * 8})},
+      [](const Inputs& i) {
+        return ops::attention_packed(i[0], {4, 4, true, 0.3});
+      },
+      [](const Inputs& i) {
+        const auto p = i[0].view({2, 70, 4, 3, 8}).unbind(3);
+        return plain_attention(p[0].transpose(1, 2), p[1].transpose(1, 2), p[2].transpose(1, 2), 0.3, true);
+      });
+}
+
+TEST_F(Operators, Activations) {
+  expect_same(
+      {random({2, 5, 70}), random({2, 5, 70})}, [](const Inputs& i) { return ops::swiglu(i[0], i[1]); },
+      [](const Inputs& i) { return at::silu(i[0]) * i[1]; });
+  expect_same(
+      {random({2, 5, 70})}, [](const Inputs& i) { return ops::gelu(i[0]); },
+      [](const Inputs& i) { return at::gelu(i[0]); });
+}
+
+TEST_F(Operators, EmbeddingAddsTheGradientsOfRepeatedIds) {
+  const Tensor ids = at::randint(0, 11, {3, 7}, at::kLong);
+  expect_same(
+      {random({11, 6})}, [&](const Inputs& i) { return ops::embedding(i[0], ids); },
+      [&](const Inputs& i) { return at::embedding(i[0], ids); });
+}
+
+TEST_F(Operators, CrossEntropyIsTheMeanOverRows) {
+  const Tensor targets = at::randint(0, 101, {2, 6}, at::kLong);
+  expect_same(
+      {random({2, 6, 101})}, [&](const Inputs& i) { return ops::cross_entropy(i[0], targets); },
+      [&](const Inputs& i) {
+        return at::cross_entropy_loss(i[0].view({-1, 101}), targets.view({-1}));
+      });
+}
+
+TEST_F(Operators, ForkAddsTheGradientsOfItsReaders) {
+  expect_same(
+      {random({4, 5})},
+      [](const Inputs& i) {
+        const auto r = ops::fork(i[0], 3);
+        return r[0] * 2 + r[1] * r[2];
+      },
+      [](const Inputs& i) { return i[0] * 2 + i[0] * i[0]; });
+}
+
+TEST_F(Operators, ForkWithOneReaderUnusedGivesTheOthersGradient) {
+  Tensor x = random({4}).requires_grad_();
+  const auto r = ops::fork(x, 2);
+  r[1].sum().backward();
+  EXPECT_TRUE(at::equal(x.grad(), at::ones({4})));
+}
+
+}  // namespace
+}  // namespace fsdp
