@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
+#include "harness/sweep/boundary_runner.h"
+#include "harness/sweep/interleave.h"
 
 namespace harness {
 namespace {
@@ -40,8 +43,8 @@ std::vector<SweepSpec::Axis> merged_axes(std::vector<SweepSpec::Axis> axes, cons
 }
 
 void store_sweep(Store& store, const SweepSpec& spec, const SweepOptions& options) {
-  SweepRecord record{spec.name, spec.text,           spec.hash(),          options.command,
-                     spec.axes, options.environment, fsdp::wall_seconds(), 1};
+  SweepRecord record{spec.name,       spec.text,           spec.hash(),          options.command,
+                     spec.all_axes(), options.environment, fsdp::wall_seconds(), 1};
   if (store.has_sweep()) {
     const SweepRecord stored = store.read_sweep();
     if (stored.spec_hash == record.spec_hash) return;
@@ -66,11 +69,10 @@ CaseRecord unrun_record(const SweepCase& c) {
   return r;
 }
 
-CaseRecord run_one(const SweepCase& c, const SweepSpec& spec, const SweepOptions& options, const RunCase& run) {
+CaseRecord run_one(const SweepCase& c, const CasePlan& how, const RunCase& run) {
   if (!c.config_error.empty() || !c.environment_error.empty()) return unrun_record(c);
-  const std::string log_dir = case_log_dir(options.directory, c.id);
-  std::filesystem::create_directories(log_dir);
-  CaseRecord r = run(c.settings, {spec.repeat, spec.trace, spec.timeout, log_dir, options.stop});
+  std::filesystem::create_directories(how.log_dir);
+  CaseRecord r = run(c.settings, how);
   for (const std::string& w : setting_warnings(c.settings)) {
     if (std::find(r.warnings.begin(), r.warnings.end(), w) == r.warnings.end()) r.warnings.push_back(w);
   }
@@ -99,6 +101,129 @@ SweepProgress begin_progress(Store& store, const std::vector<SweepCase>& cases, 
   return progress;
 }
 
+// One call of run_sweep: runs cases, stores them, counts, and tells the hooks.
+class Sweeping {
+ public:
+  Sweeping(const SweepSpec& spec, const SweepOptions& options, const RunCase& run, const SweepHooks& hooks,
+           Store& store)
+      : spec_(spec), options_(options), run_(run), hooks_(hooks), store_(store) {}
+
+  void cases(const std::vector<SweepCase>& cases) {
+    for (const SweepCase& c : cases) {
+      if (!finished_.count(c.id) && !run(c)) break;
+    }
+  }
+
+  void interleaved(const std::vector<SweepCase>& cases) {
+    std::vector<const SweepCase*> missing;
+    for (const SweepCase& c : cases)
+      if (!finished_.count(c.id)) missing.push_back(&c);
+    const std::int64_t started = fsdp::wall_seconds();
+    const RunRound round = [&](std::size_t i, bool traced) {
+      CasePlan how = plan_of(*missing[i]);
+      how.repeat.min = how.repeat.max = 1;
+      how.trace = traced;
+      return trial(*missing[i], how);
+    };
+    outcome.interrupted =
+        !run_interleaved(missing.size(), spec_.repeat, spec_.trace, round,
+                         [&](std::size_t i, CaseRecord r) { keep(*missing[i], std::move(r), started); });
+  }
+
+  void boundaries(const std::vector<SweepCase>& points) {
+    BoundaryHooks hooks;
+    hooks.stored = [&](const SweepCase& c) { return stored(c); };
+    hooks.run = [&](const SweepCase& c) { return run(c); };
+    hooks.run_check = [&](const SweepCase& c, const std::string& expected) { return run(c, expected); };
+    hooks.skip = [&](const SweepCase& c, const std::string& reason) { skip(c, reason); };
+    for (const SweepCase& point : points) {
+      outcome.interrupted = run_boundary(spec_, point.axes, hooks).interrupted;
+      if (outcome.interrupted) return;
+    }
+  }
+
+  void count_stored(const std::vector<SweepCase>& cases) {
+    outcome.progress = begin_progress(store_, cases, finished_);
+  }
+
+  SweepOutcome outcome;
+
+ private:
+  CasePlan plan_of(const SweepCase& c) const {
+    return {spec_.repeat, spec_.trace, spec_.timeout, case_log_dir(options_.directory, c.id), options_.stop};
+  }
+
+  // One trial. std::nullopt: interrupted.
+  std::optional<CaseRecord> trial(const SweepCase& c, const CasePlan& how) {
+    if (stopped(options_)) return std::nullopt;
+    if (hooks_.before_case) hooks_.before_case(outcome.progress, c);
+    const fsdp::Nanos begin = fsdp::steady_now();
+    CaseRecord r = run_one(c, how, run_);
+    if (stopped(options_) && r.status == Status::kSkipped) return std::nullopt;
+    if (c.config_error.empty() && c.environment_error.empty()) outcome.progress.spent += fsdp::steady_now() - begin;
+    return r;
+  }
+
+  std::optional<CaseRecord> run(const SweepCase& c, const std::string& expected = "") {
+    const std::int64_t started = fsdp::wall_seconds();
+    auto r = trial(c, plan_of(c));
+    if (!r) {
+      outcome.interrupted = true;
+      return std::nullopt;
+    }
+    if (!expected.empty()) r->environment[kBoundaryCheckKey] = expected;
+    return keep(c, std::move(*r), started);
+  }
+
+  CaseRecord keep(const SweepCase& c, CaseRecord r, std::int64_t started) {
+    SweepProgress& progress = outcome.progress;
+    identify(r, c, started);
+    store_.write_case(r);
+    ++progress.finished;
+    ++progress.by_status[r.status];
+    if (c.config_error.empty() && c.environment_error.empty()) ++progress.ran;
+    if (hooks_.after_case) hooks_.after_case(progress, c, r);
+    return r;
+  }
+
+  // A row that a search did not need to run; stored once.
+  void skip(const SweepCase& c, const std::string& reason) {
+    if (finished_.count(c.id)) return;
+    CaseRecord r;
+    r.status = Status::kSkipped;
+    r.reason = reason;
+    identify(r, c, fsdp::wall_seconds());
+    store_.write_case(r);
+    ++outcome.progress.finished;
+    ++outcome.progress.by_status[r.status];
+  }
+
+  std::optional<CaseRecord> stored(const SweepCase& c) {
+    if (!finished_.count(c.id)) return std::nullopt;
+    CaseRecord r = store_.read_case(c.id);
+    return r.status == Status::kSkipped ? std::nullopt : std::optional(std::move(r));
+  }
+
+  const SweepSpec& spec_;
+  const SweepOptions& options_;
+  const RunCase& run_;
+  const SweepHooks& hooks_;
+  Store& store_;
+  std::set<std::string> finished_;
+};
+
+// Every value of the boundary's setting at every point of the other axes.
+std::vector<SweepCase> boundary_cases(const SweepSpec& spec, const std::vector<SweepCase>& points) {
+  std::vector<SweepCase> out;
+  for (const SweepCase& point : points)
+    for (const std::string& value : spec.boundary->values) {
+      auto axes = point.axes;
+      axes.emplace_back(spec.boundary->setting, value);
+      out.push_back(make_case(spec, axes));
+    }
+  return out;
+}
+
 }  // namespace
 
 fsdp::Nanos SweepProgress::remaining() const {
@@ -111,36 +236,24 @@ std::string case_log_dir(const std::string& directory, const std::string& id) {
 
 SweepOutcome run_sweep(const SweepSpec& spec, const SweepOptions& options, const RunCase& run,
                        const SweepHooks& hooks) {
-  const std::vector<SweepCase> cases = expand(spec);
-  if (cases.empty())
+  std::vector<SweepCase> points = expand(spec);
+  if (points.empty())
     throw fsdp::ConfigError(fmt::format("[{}] exclude leaves out every case; take an entry away", spec.file));
+  const std::vector<SweepCase> cases = spec.boundary ? boundary_cases(spec, points) : points;
   refuse_if_nothing_can_run(cases);
   Store store = Store::open_for_writing(options.directory);
   store_sweep(store, spec, options);
 
-  SweepOutcome outcome;
-  SweepProgress& progress = outcome.progress;
-  std::set<std::string> finished;
-  progress = begin_progress(store, cases, finished);
-  for (const SweepCase& c : cases) {
-    if (finished.count(c.id)) continue;
-    if ((outcome.interrupted = stopped(options))) break;
-    if (hooks.before_case) hooks.before_case(progress, c);
-    const fsdp::Nanos begin = fsdp::steady_now();
-    const std::int64_t started = fsdp::wall_seconds();
-    CaseRecord r = run_one(c, spec, options, run);
-    if ((outcome.interrupted = stopped(options) && r.status == Status::kSkipped)) break;
-    identify(r, c, started);
-    store.write_case(r);
-    ++progress.finished;
-    ++progress.by_status[r.status];
-    if (c.config_error.empty() && c.environment_error.empty()) {
-      ++progress.ran;
-      progress.spent += fsdp::steady_now() - begin;
-    }
-    if (hooks.after_case) hooks.after_case(progress, c, r);
+  Sweeping sweeping(spec, options, run, hooks, store);
+  sweeping.count_stored(cases);
+  if (spec.boundary) {
+    sweeping.boundaries(points);
+  } else if (spec.interleave) {
+    sweeping.interleaved(cases);
+  } else {
+    sweeping.cases(cases);
   }
-  return outcome;
+  return std::move(sweeping.outcome);
 }
 
 }  // namespace harness

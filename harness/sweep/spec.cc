@@ -45,27 +45,13 @@ bool excluded(const SweepSpec& spec, const CaseSettings& c) {
   });
 }
 
-SweepCase make_case(const SweepSpec& spec, const Pairs& axes) {
-  SweepCase c;
-  c.settings = spec.base;
-  c.axes = axes;
-  for (const auto& [name, value] : axes) {
-    apply_setting(c.settings, name, name == "set" ? merged_overrides(spec.base.set, value) : value);
-  }
-  c.id = case_id(c.settings);
-  try {
-    validate(c.settings);
-    fsdp::make_unit_plan(describe_model(model_of(c.settings)),
-                         fsdp::parse_wrap(c.settings.wrap, unit_options_of(c.settings)), unit_options_of(c.settings));
-  } catch (const fsdp::EnvironmentError& e) {
-    c.environment_error = e.what();
-  } catch (const fsdp::ConfigError& e) {
-    c.config_error = e.what();
-  }
-  return c;
-}
-
 }  // namespace
+
+void check_case(const CaseSettings& c) {
+  validate(c);
+  const fsdp::UnitOptions options = unit_options_of(c);
+  fsdp::make_unit_plan(describe_model(model_of(c)), fsdp::parse_wrap(c.wrap, options), options);
+}
 
 std::string merged_overrides(const std::string& base, const std::string& on_top) {
   auto merged = overrides_of(base);
@@ -73,6 +59,22 @@ std::string merged_overrides(const std::string& base, const std::string& on_top)
   std::string out;
   for (const auto& [key, value] : merged) out += (out.empty() ? "" : ",") + key + "=" + value;
   return out;
+}
+
+SweepCase make_case(const SweepSpec& spec, const Pairs& axes) {
+  SweepCase c;
+  c.settings = spec.base;
+  c.axes = axes;
+  for (const auto& [name, value] : axes) apply_axis_value(c.settings, name, value, spec.base.set);
+  c.id = case_id(c.settings);
+  try {
+    check_case(c.settings);
+  } catch (const fsdp::EnvironmentError& e) {
+    c.environment_error = e.what();
+  } catch (const fsdp::ConfigError& e) {
+    c.config_error = e.what();
+  }
+  return c;
 }
 
 std::vector<SweepCase> expand(const SweepSpec& spec) {
@@ -101,6 +103,8 @@ std::vector<std::string> SweepSpec::canonical() const {
       parts.push_back(fmt::format("{}: {}", setting, fmt::join(values, "; ")));
     lines.push_back(fmt::format("exclude is {{{}}}", fmt::join(parts, ", ")));
   }
+  if (boundary) lines.push_back(boundary->canonical());
+  if (interleave) lines.push_back("interleave is true");
   lines.push_back(fmt::format("repeat min is {}", repeat.min));
   lines.push_back(fmt::format("repeat max is {}", repeat.max));
   lines.push_back(fmt::format("repeat relative_ci is {}%", repeat.relative_ci * 100));
@@ -113,6 +117,12 @@ std::vector<std::string> SweepSpec::canonical() const {
     lines.erase(std::remove(lines.begin(), lines.end(), setting + " is " + value), lines.end());
   }
   return lines;
+}
+
+std::vector<SweepSpec::Axis> SweepSpec::all_axes() const {
+  std::vector<Axis> all = axes;
+  if (boundary) all.emplace_back(boundary->setting, boundary->values);
+  return all;
 }
 
 // The ids are in it for the sake of plan and model files, which count by content.

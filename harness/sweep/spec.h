@@ -8,6 +8,7 @@
 
 #include "fsdp/core/types.h"
 #include "harness/analysis/statistics.h"
+#include "harness/sweep/boundary_spec.h"
 #include "harness/sweep/settings.h"
 
 namespace harness {
@@ -23,13 +24,16 @@ struct SweepSpec {
   std::vector<Axis> axes;
   std::vector<Exclusion> exclude;
   RepeatPolicy repeat{6, 30, 0.02, 30'000'000'000};
+  std::optional<BoundarySpec> boundary;
+  bool interleave = false;  // every repetition in fresh processes, the cases in turns (harness/sweep/interleave.h)
   bool trace = true;
   fsdp::Nanos timeout = 120'000'000'000;  // per trial
 
   // One line per fact of the spec that changes what is measured, in a fixed order: what the hash is of, and what two
   // specs are compared by. The name, comments and layout do not count.
   std::vector<std::string> canonical() const;
-  std::string hash() const;  // 16 hex digits
+  std::vector<Axis> all_axes() const;  // the boundary's setting last
+  std::string hash() const;            // 16 hex digits
 };
 
 // Throws fsdp::ConfigError "[file:line] what; what would be right". Files above kLargestSpec bytes are not read.
@@ -51,8 +55,15 @@ struct SweepCase {
 // settings are checked as far as it can be done without running.
 std::vector<SweepCase> expand(const SweepSpec& spec);
 
+// As far as it can be told without running: settings, and the wrap against the model's modules. Throws
+// fsdp::ConfigError, fsdp::EnvironmentError.
+void check_case(const CaseSettings& settings);
+
 // Model dimensions of an axis go on top of the base's: "dim=256" and "layers=4" give both.
 std::string merged_overrides(const std::string& base, const std::string& on_top);
+
+// The case at one point: the base with these axes' values; checked as expand() does.
+SweepCase make_case(const SweepSpec& spec, const std::vector<std::pair<std::string, std::string>>& axes);
 
 // "wrap=block, backward_prefetch=pre"; "base" when there is no axis.
 std::string axes_text(const std::vector<std::pair<std::string, std::string>>& axes);

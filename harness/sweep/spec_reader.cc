@@ -30,20 +30,20 @@ class SpecReader {
     const YAML::Node root = load(text);
     if (!root.IsMap())
       fail(root, "a sweep spec is a map with the keys base and axes; write for instance axes: {wrap: [root, block]}");
-    std::optional<YAML::Node> axes, exclude;  // read after the base, wherever they stand
-    const Handlers handlers = {
-        {"name", [&](const YAML::Node& n) { spec_.name = scalar(n, "name"); }},
-        {"base", [&](const YAML::Node& n) { read_base(n); }},
-        {"axes", [&](const YAML::Node& n) { axes = n; }},
-        {"exclude", [&](const YAML::Node& n) { exclude = n; }},
-        {"boundary",
-         [&](const YAML::Node& n) { fail(n, "boundary is not in this version; list the values as an axis"); }},
-        {"repeat", [&](const YAML::Node& n) { read_repeat(n); }},
-        {"trace", [&](const YAML::Node& n) { read_trace(n); }},
-        {"timeout", [&](const YAML::Node& n) { spec_.timeout = duration(n, "timeout"); }}};
+    std::optional<YAML::Node> axes, exclude, boundary;  // read after the base, wherever they stand
+    const Handlers handlers = {{"name", [&](const YAML::Node& n) { spec_.name = scalar(n, "name"); }},
+                               {"base", [&](const YAML::Node& n) { read_base(n); }},
+                               {"axes", [&](const YAML::Node& n) { axes = n; }},
+                               {"exclude", [&](const YAML::Node& n) { exclude = n; }},
+                               {"boundary", [&](const YAML::Node& n) { boundary = n; }},
+                               {"interleave", [&](const YAML::Node& n) { read_interleave(n); }},
+                               {"repeat", [&](const YAML::Node& n) { read_repeat(n); }},
+                               {"trace", [&](const YAML::Node& n) { read_trace(n); }},
+                               {"timeout", [&](const YAML::Node& n) { spec_.timeout = duration(n, "timeout"); }}};
     read_map(root, "the spec", handlers);
     if (axes) read_axes(*axes);
     if (exclude) read_exclude(*exclude);
+    if (boundary) read_boundary(*boundary);
     return std::move(spec_);
   }
 
@@ -246,6 +246,61 @@ class SpecReader {
       fail(n, fmt::format("repeat max {} is below min {}; give a max of {} or more", spec_.repeat.max, spec_.repeat.min,
                           spec_.repeat.min));
     }
+  }
+
+  void read_interleave(const YAML::Node& n) {
+    const std::string text = scalar(n, "interleave");
+    if (text != "true" && text != "false") fail(n, fmt::format("interleave is \"{}\"; use true or false", text));
+    spec_.interleave = text == "true";
+  }
+
+  std::int64_t whole(const YAML::Node& n, const std::string& what) const {
+    const auto value = whole_number(scalar(n, what));
+    if (!value) fail(n, fmt::format("{} is \"{}\"; give a whole number", what, n.Scalar()));
+    return *value;
+  }
+
+  void read_boundary(const YAML::Node& n) {
+    BoundarySpec b;
+    std::optional<std::int64_t> from, to;
+    std::int64_t step = 1;
+    std::optional<YAML::Node> values, start;
+    read_map(n, "boundary",
+             {{"setting", [&](const YAML::Node& v) { b.setting = scalar(v, "boundary setting"); }},
+              {"from", [&](const YAML::Node& v) { from = whole(v, "boundary from"); }},
+              {"to", [&](const YAML::Node& v) { to = whole(v, "boundary to"); }},
+              {"step", [&](const YAML::Node& v) { step = whole(v, "boundary step"); }},
+              {"values", [&](const YAML::Node& v) { values = v; }},
+              {"start", [&](const YAML::Node& v) { start = v; }},
+              {"check", [&](const YAML::Node& v) { b.check = static_cast<int>(whole(v, "boundary check")); }}});
+    if (b.setting.empty()) fail(n, "boundary has no setting; name one, for instance setting: batch");
+    if (b.check < 0 || b.check > 100) fail(n, fmt::format("boundary check is {}; give 0 to 100", b.check));
+    for (const SweepSpec::Axis& axis : spec_.axes)
+      if (axis.first == b.setting)
+        fail(n, fmt::format("{} is an axis and the boundary's setting; keep one", b.setting));
+    if (values.has_value() == (from && to))
+      fail(n, "boundary takes either from and to, or a list of values in the order of growing memory");
+    const std::vector<std::string> listed = values ? list_of(*values) : std::vector<std::string>();
+    at(n, [&] {
+      for (const std::string& v : values ? listed : boundary_range(*from, *to, step))
+        b.values.push_back(boundary_value(b.setting, v));
+      if (start) b.start = boundary_value(b.setting, scalar(*start, "boundary start"));
+    });
+    if (b.start && std::find(b.values.begin(), b.values.end(), *b.start) == b.values.end())
+      fail(*start, fmt::format("boundary start {} is none of the values", *b.start));
+    spec_.boundary = std::move(b);
+  }
+
+  std::vector<std::string> list_of(const YAML::Node& n) const {
+    if (!n.IsSequence() || n.size() == 0 || n.size() > kMostBoundaryValues)
+      fail(n, fmt::format("boundary values is {}; give a list of 1 to {} values", kind(n), kMostBoundaryValues));
+    std::vector<std::string> out;
+    for (const YAML::Node& v : n) {
+      out.push_back(scalar(v, "a boundary value"));
+      if (std::count(out.begin(), out.end(), out.back()) > 1)
+        fail(v, fmt::format("boundary values hold {} twice; give it once", out.back()));
+    }
+    return out;
   }
 
   void read_trace(const YAML::Node& n) {

@@ -1,0 +1,87 @@
+#include "harness/sweep/interleave.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "fsdp/core/clock.h"
+
+namespace harness {
+namespace {
+
+std::vector<fsdp::Nanos> samples_of(const std::vector<CaseRecord>& rounds) {
+  std::vector<fsdp::Nanos> all;
+  for (const CaseRecord& r : rounds) all.insert(all.end(), r.samples.begin(), r.samples.end());
+  return all;
+}
+
+std::string_view stop_name(RepeatStop s) {
+  return s == RepeatStop::kNarrow ? "narrow" : s == RepeatStop::kMax ? "max" : "time";
+}
+
+}  // namespace
+
+CaseRecord merge_rounds(const std::vector<CaseRecord>& rounds, const std::string& stopped_by) {
+  CaseRecord r = rounds.front();
+  const auto old_step = r.step_ns;
+  r.samples = samples_of(rounds);
+  const SampleSummary s = summarize(r.samples);
+  r.step_ns = s.median;
+  r.step_mad_ns = s.mad;
+  r.step_ci_low_ns = s.ci_low;
+  r.step_ci_high_ns = s.ci_high;
+  r.ci_coverage = s.coverage;
+  r.repetitions = s.n;
+  r.stopped_by = stopped_by;
+  const double change = old_step && s.median > 0 ? static_cast<double>(*old_step) / static_cast<double>(s.median) : 1;
+  if (r.tokens_per_s) r.tokens_per_s = *r.tokens_per_s * change;
+  if (r.observer_ratio) r.observer_ratio = *r.observer_ratio * change;
+  for (const CaseRecord& other : rounds) {
+    if (other.status == Status::kNearOom) r.status = Status::kNearOom, r.reason = other.reason;
+    if (other.peak_bytes && (!r.peak_bytes || *other.peak_bytes > *r.peak_bytes))
+      r.peak_bytes = other.peak_bytes, r.peak_cause = other.peak_cause;
+    r.finished_at = std::max(r.finished_at, other.finished_at);
+    for (const std::string& w : other.warnings)
+      if (std::find(r.warnings.begin(), r.warnings.end(), w) == r.warnings.end()) r.warnings.push_back(w);
+  }
+  r.environment[kInterleavedKey] = std::to_string(rounds.size());
+  return r;
+}
+
+bool run_interleaved(std::size_t cases, const RepeatPolicy& policy, bool trace, const RunRound& run,
+                     const CaseDone& done) {
+  std::vector<std::vector<CaseRecord>> rounds(cases);
+  std::set<std::size_t> running;
+  for (std::size_t i = 0; i < cases; ++i) running.insert(i);
+  RepeatPolicy whole = policy;
+  whole.time = policy.time * static_cast<fsdp::Nanos>(std::max<std::size_t>(1, cases));
+  const fsdp::Nanos begin = fsdp::steady_now();
+  std::string stopped_by = "max";
+  for (bool go_on = true; go_on && !running.empty();) {
+    const auto turn = std::vector<std::size_t>(running.begin(), running.end());
+    for (const std::size_t i : turn) {
+      auto r = run(i, trace && rounds[i].empty());
+      if (!r) return false;
+      if (measured(r->status)) {
+        rounds[i].push_back(std::move(*r));
+      } else {
+        running.erase(i);
+        done(i, std::move(*r));
+      }
+    }
+    go_on = false;
+    for (const std::size_t i : running) {
+      const RepeatStop s = repeat_decision(whole, samples_of(rounds[i]), fsdp::steady_now() - begin);
+      if (s == RepeatStop::kContinue) go_on = true;
+      if (s == RepeatStop::kTime || s == RepeatStop::kMax) {
+        stopped_by = stop_name(s), go_on = false;
+        break;
+      }
+      stopped_by = stop_name(s);
+    }
+  }
+  for (const std::size_t i : running) done(i, merge_rounds(rounds[i], stopped_by));
+  return true;
+}
+
+}  // namespace harness

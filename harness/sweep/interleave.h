@@ -1,0 +1,29 @@
+// Interleaved arms: every repetition of a case is a trial of its own, and the cases take turns (A B C, A B C, ...), so
+// that what drifts on the machine falls on all of them alike. Sample i of each case was taken in round i.
+#pragma once
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "harness/analysis/statistics.h"
+#include "harness/store/records.h"
+
+namespace harness {
+
+inline constexpr const char* kInterleavedKey = "interleaved";  // in a record's environment: the number of rounds
+
+// Runs case `index` once, with one untraced repetition, traced too when asked. std::nullopt: interrupted.
+using RunRound = std::function<std::optional<CaseRecord>(std::size_t index, bool traced)>;
+// Told each case once, when all its rounds are done.
+using CaseDone = std::function<void(std::size_t index, CaseRecord record)>;
+
+// Rounds go on until every case's interval is narrow, or `max` rounds, or the time of the policy, times the cases, is
+// spent; at least `min`. A case that ends badly leaves the turns with that record. False: interrupted; nothing of the
+// unfinished cases is told.
+bool run_interleaved(std::size_t cases, const RepeatPolicy& policy, bool trace, const RunRound& run,
+                     const CaseDone& done);
+
+// The record of all rounds: the first one's, with every round's samples and the numbers that follow from them.
+CaseRecord merge_rounds(const std::vector<CaseRecord>& rounds, const std::string& stopped_by);
+
+}  // namespace harness

@@ -1,0 +1,163 @@
+#include "harness/sweep/boundary_runner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+
+#include "harness/sweep/interleave.h"
+#include "harness/sweep/runner.h"
+
+namespace harness {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class BoundaryRunnerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    options_.directory = testing::TempDir() + "boundary_" + std::to_string(::getpid()) + "_" +
+                         testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(options_.directory);
+  }
+  void TearDown() override { fs::remove_all(options_.directory); }
+
+  // Memory grows with the batch; prefetch keeps one more unit.
+  RunCase fake() {
+    return [this](const CaseSettings& c, const CasePlan&) {
+      ++runs_;
+      CaseRecord r;
+      const fsdp::Bytes budget = memory_budget_of(c), peak = 1'000 + 50 * c.batch + 200 * c.forward_prefetch;
+      r.status = peak > budget ? Status::kOom : 20 * peak >= 19 * budget ? Status::kNearOom : Status::kOk;
+      if (measured(r.status)) r.peak_bytes = peak;
+      r.samples = {1000};
+      r.step_ns = 1000;
+      return r;
+    };
+  }
+  std::map<std::string, CaseRecord> rows() {
+    std::map<std::string, CaseRecord> out;
+    for (CaseRecord& r : Store::open(options_.directory).read_cases()) out[axes_text(r.axes)] = r;
+    return out;
+  }
+
+  SweepOptions options_;
+  int runs_ = 0;
+};
+
+const char* kSpec =
+    "base: {memory_budget: 3000B}\naxes: {forward_prefetch: [0, 1]}\nboundary: {setting: batch, from: 1, to: 64}\n";
+
+TEST_F(BoundaryRunnerTest, TheBoundaryEqualsExhaustiveSearchForEachPointOfTheOtherAxes) {
+  run_sweep(parse_spec(kSpec, "s.yaml"), options_, fake());
+  const auto found = rows();
+  EXPECT_EQ(found.size(), 128u);  // every value is a row
+  EXPECT_EQ(found.at("forward_prefetch=0, batch=40").status, Status::kNearOom);
+  EXPECT_EQ(found.at("forward_prefetch=0, batch=41").status, Status::kOom);
+  EXPECT_EQ(found.at("forward_prefetch=1, batch=36").status, Status::kNearOom);
+  EXPECT_EQ(found.at("forward_prefetch=1, batch=37").status, Status::kOom);
+  EXPECT_LE(runs_, 2 * (7 + 1)) << "two searches of at most 7 trials, and a check each";
+}
+
+TEST_F(BoundaryRunnerTest, WhatWasSkippedSaysWhatDominatesIt) {
+  SweepSpec spec = parse_spec(kSpec, "s.yaml");
+  spec.boundary->check = 0;
+  run_sweep(spec, options_, fake());
+  const auto found = rows();
+  EXPECT_EQ(found.at("forward_prefetch=0, batch=63").status, Status::kSkipped);
+  EXPECT_EQ(found.at("forward_prefetch=0, batch=63").reason, "dominated by batch=41, which ran out of memory");
+  EXPECT_EQ(found.at("forward_prefetch=0, batch=2").reason, "dominated by batch=40, which fits");
+}
+
+TEST_F(BoundaryRunnerTest, AFinishedSearchIsNotRunAgain) {
+  const SweepSpec spec = parse_spec(kSpec, "s.yaml");
+  run_sweep(spec, options_, fake());
+  const int before = runs_;
+  const SweepOutcome again = run_sweep(spec, options_, fake());
+  EXPECT_EQ(runs_, before);
+  EXPECT_EQ(again.progress.finished, 128u);
+  EXPECT_EQ(again.progress.ran, 0u);
+}
+
+TEST_F(BoundaryRunnerTest, AnInterruptedSearchGoesOnWhereItWas) {
+  const SweepSpec spec = parse_spec(kSpec, "s.yaml");
+  run_sweep(spec, options_, fake());
+  const int whole = runs_;
+  fs::remove_all(options_.directory);
+  runs_ = 0;
+  std::atomic<bool> stop{false};
+  options_.stop = &stop;
+  const RunCase inner = fake();
+  const auto outcome = run_sweep(spec, options_, [&](const CaseSettings& c, const CasePlan& p) {
+    if (runs_ == 4) stop = true;
+    CaseRecord r = inner(c, p);
+    if (stop) r.status = Status::kSkipped;
+    return r;
+  });
+  EXPECT_TRUE(outcome.interrupted);
+  EXPECT_EQ(rows().size(), 4u);
+  options_.stop = nullptr;
+  run_sweep(spec, options_, inner);
+  EXPECT_EQ(runs_, whole + 1) << "only the interrupted trial is run twice";
+}
+
+TEST_F(BoundaryRunnerTest, ADimensionOfTheModelAndTheSizeOfAUnitCanBeSearched) {
+  const RunCase run = [](const CaseSettings& c, const CasePlan&) {
+    CaseRecord r;
+    r.status = model_of(c).layers > 5 ? Status::kOom : Status::kOk;
+    return r;
+  };
+  run_sweep(parse_spec("base: {set: {dim: 64}}\nboundary: {setting: layers, from: 1, to: 8}\n", "s.yaml"), options_,
+            run);
+  const auto found = rows();
+  EXPECT_EQ(found.at("layers=5").status, Status::kOk);
+  EXPECT_EQ(found.at("layers=6").status, Status::kOom);
+  fs::remove_all(options_.directory);
+  std::vector<std::string> wraps;
+  run_sweep(parse_spec("boundary: {setting: size, values: [1000, 100000]}\n", "s.yaml"), options_,
+            [&](const CaseSettings& c, const CasePlan&) {
+              wraps.push_back(c.wrap);
+              CaseRecord r;
+              r.status = Status::kOk;
+              return r;
+            });
+  EXPECT_THAT(wraps, testing::Contains("size:100000"));
+}
+
+TEST_F(BoundaryRunnerTest, InterleavedArmsTakeTurnsAndKeepTheirSamplesInStep) {
+  const SweepSpec spec = parse_spec(
+      "axes: {backward_prefetch: [none, pre]}\ninterleave: true\nrepeat: {min: 3, max: 6, relative_ci: 2%}\n",
+      "s.yaml");
+  std::vector<std::string> turns;
+  std::vector<bool> traced;
+  int round = 0;
+  run_sweep(spec, options_, [&](const CaseSettings& c, const CasePlan& plan) {
+    EXPECT_EQ(plan.repeat.max, 1);
+    turns.push_back(c.backward_prefetch);
+    traced.push_back(plan.trace);
+    CaseRecord r;
+    r.status = Status::kOk;
+    r.samples = {1000 + 100 * (round / 2) + (c.backward_prefetch == "pre" ? 0 : 50)};
+    ++round;
+    r.step_ns = r.samples[0];
+    r.tokens_per_s = 1e6 / static_cast<double>(r.samples[0]);
+    return r;
+  });
+  EXPECT_EQ(turns.size(), 12u);
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    EXPECT_EQ(turns[i], i % 2 == 0 ? "none" : "pre");
+    EXPECT_EQ(traced[i], i < 2);
+  }
+  const auto found = rows();
+  const CaseRecord& a = found.at("backward_prefetch=none");
+  EXPECT_EQ(a.samples, (std::vector<fsdp::Nanos>{1050, 1150, 1250, 1350, 1450, 1550}));
+  EXPECT_EQ(a.step_ns, 1300);
+  EXPECT_DOUBLE_EQ(*a.tokens_per_s, 1e6 / 1300);
+  EXPECT_EQ(a.environment.at("interleaved"), "6");
+}
+
+}  // namespace
+}  // namespace harness
