@@ -62,13 +62,14 @@ struct Context {
   std::string units_text(std::size_t i) const {
     return at(i).units ? " (" + count_text(*at(i).units, "unit", "units") + ")" : std::string();
   }
+  // "286 MiB, 68 % of the 420 MiB budget"
   std::string peak_text(std::size_t i) const {
     const CaseRecord& c = at(i);
-    if (!c.peak_bytes) return "an unknown peak";
+    if (!c.peak_bytes) return "unknown";
     std::string text = bytes_text(*c.peak_bytes);
     if (const auto budget = budget_of(c); budget && *budget > 0) {
-      text += " (" + percent_text(static_cast<double>(*c.peak_bytes) / static_cast<double>(*budget)) + " of the " +
-              bytes_text(*budget) + " budget)";
+      text += ", " + percent_text(static_cast<double>(*c.peak_bytes) / static_cast<double>(*budget)) + " of the " +
+              bytes_text(*budget) + " budget";
     }
     return text;
   }
@@ -166,13 +167,16 @@ Answer answer_wrap(const Context& x) {
   }
   const std::size_t best = *x.f.best;
   Writer w;
-  w.say("With ").link(x.name(best), best).say(x.units_text(best) + ": ").strong(x.cost_text(best));
+  w.say("With ").link(x.name(best), best).say(" (");
+  if (x.at(best).units) w.say(count_text(*x.at(best).units, "unit", "units") + "; ");
+  w.say("peak ").strong(x.peak_text(best)).say("): ").strong(x.cost_text(best));
   say_gain_over_standard(x, w);
   if (x.f.worst && *x.f.worst != best) {
     w.say("; the slowest that fits (").link(x.name(*x.f.worst), *x.f.worst).say(") takes ");
-    w.strong(ratio_text(x.cost(*x.f.worst) / x.cost(best))).say(" as long");
+    w.strong(ratio_text(x.cost(*x.f.worst) / x.cost(best)));
+    w.say(x.f.per_token ? " as long per token" : " as long");
   }
-  w.say("; its peak is ").strong(x.peak_text(best)).say(".");
+  w.say(".");
   a.sentence = w.done();
   if (x.at(best).status == Status::kNearOom) {
     a.notes.push_back(Writer().say("Every case that ran was near out of memory.").done());
@@ -186,7 +190,8 @@ bool is_exposed(harness::PartitionClass c) {
   return c >= harness::PartitionClass::kExposedAllGatherForward && c <= harness::PartitionClass::kExposedOther;
 }
 
-// ", largest at model.layers.3, forward, all-gather (1.68 ms)": unit, pass and collective that hold most of a class.
+// "model.layers.3, forward, all-gather (1.68 ms of 62.1 ms)": unit, pass and collective with the largest part of a
+// class.
 std::string largest_part(const CaseRecord& c, harness::PartitionClass cls) {
   const harness::PartitionDetail* largest = nullptr;
   for (const auto& d : c.partition_details) {
@@ -195,29 +200,30 @@ std::string largest_part(const CaseRecord& c, harness::PartitionClass cls) {
   if (!largest || largest->ns <= 0 || largest->unit < 0) return {};
   const auto unit = static_cast<std::size_t>(largest->unit);
   if (unit >= c.unit_table.size()) return {};
-  std::string text = ", largest at ";
-  text += c.unit_table[unit].name.empty() ? "the root unit" : c.unit_table[unit].name;
+  std::string text = c.unit_table[unit].name.empty() ? "the root unit" : c.unit_table[unit].name;
   if (largest->pass != fsdp::Pass::kNone) text.append(", ").append(fsdp::name_of(largest->pass));
   const std::string_view collective = collective_text(largest->collective);
   if (is_exposed(cls) && !collective.empty()) text.append(", ").append(collective);
-  return text.append(" (").append(duration_text(static_cast<double>(largest->ns))).append(")");
+  const fsdp::Nanos all = c.partition ? (*c.partition)[static_cast<std::size_t>(cls)] : largest->ns;
+  return fmt::format("{} ({} of {})", text, duration_text(static_cast<double>(largest->ns)),
+                     duration_text(static_cast<double>(all)));
 }
 
 void say_cause(const Context& x, const Growth& g, Writer& w) {
   const auto amount = [&](const Growth::Part& p) {
-    return fmt::format("+{}{}, {} of what grew", duration_text(p.ns), x.f.per_token ? " per token" : "",
+    return fmt::format(" (+{}{}, {} of what grew)", duration_text(p.ns), x.f.per_token ? " per token" : "",
                        percent_text(p.ns / g.total));
   };
   const auto& first = g.parts.front();
-  const std::string where = largest_part(x.at(*x.f.worst), first.cls);
   if (first.ns / g.total < 0.5 && g.parts.size() > 1) {
     const auto& second = g.parts[1];
-    w.say("a mix of ").strong(std::string(class_text(first.cls))).say(" (" + amount(first) + where + ") and ");
-    w.strong(std::string(class_text(second.cls))).say(" (" + amount(second) + ")");
-    return;
+    w.say("a mix of ").strong(std::string(class_text(first.cls))).say(amount(first) + " and ");
+    w.strong(std::string(class_text(second.cls))).say(amount(second));
+  } else {
+    w.strong(std::string(class_text(first.cls))).say(amount(first) + ": " + std::string(explanation_of(first.cls)));
   }
-  w.strong(std::string(class_text(first.cls))).say(" (" + amount(first) + where + "): ");
-  w.say(std::string(explanation_of(first.cls)));
+  const std::string where = largest_part(x.at(*x.f.worst), first.cls);
+  if (!where.empty()) w.say("; its largest part is at ").strong(where);
 }
 
 void note_observer(const Context& x, std::vector<Sentence>& notes) {
@@ -300,10 +306,10 @@ Sentence no_boundary(const Context& x) {
   }
   if (!largest) return Writer().say("No case ran to its end, so no peak is known.").done();
   return Writer()
-      .say("Nowhere in this sweep: the largest peak is ")
-      .strong(x.peak_text(*largest))
-      .say(", at ")
+      .say("Nowhere in this sweep: the largest peak is that of ")
       .link(x.name(*largest), *largest)
+      .say(", ")
+      .strong(x.peak_text(*largest))
       .say(".")
       .done();
 }
@@ -317,9 +323,8 @@ Answer answer_fit(const Context& x) {
   }
   Writer w;
   if (edge->last_fit) {
-    w.link(x.name(*edge->last_fit), *edge->last_fit)
-        .say(x.units_text(*edge->last_fit) + " still fits, with a peak of ");
-    w.strong(x.peak_text(*edge->last_fit)).say("; ");
+    w.link(x.name(*edge->last_fit), *edge->last_fit).say(x.units_text(*edge->last_fit) + " still fits (peak ");
+    w.strong(x.peak_text(*edge->last_fit)).say("); ");
   }
   say_oom(x, *edge->first_oom, w);
   a.sentence = w.say(".").done();

@@ -142,6 +142,11 @@ int axis_index(const SweepShape& shape, const std::string& name) {
   return -1;
 }
 
+std::string words_of(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
+
 std::string point_label(const SweepShape& shape, std::size_t case_index) {
   std::string label;
   for (std::size_t a = 0; a < shape.axes.size(); ++a) {
@@ -149,7 +154,9 @@ std::string point_label(const SweepShape& shape, std::size_t case_index) {
     if (axis.workload || axis.values.size() < 2) continue;
     const std::string& value = axis.values[static_cast<std::size_t>(shape.at[case_index][a])];
     const bool bare = axis.name == "wrap" || axis.name == "strategy";
-    label += (label.empty() ? "" : ", ") + (bare ? "" : axis.name + " ") + (value.empty() ? "(none)" : value);
+    if (!label.empty()) label += ", ";
+    if (!bare) label += words_of(axis.name) + " ";
+    label += value.empty() ? "(none)" : value;
   }
   return label.empty() ? "the only setting" : label;
 }

@@ -37,7 +37,8 @@ struct SweepShape {
 SweepShape shape_of(const ReportInput& input);
 
 int axis_index(const SweepShape& shape, const std::string& name);  // -1 when absent
-// "blocks:2, pre": the values of the axes that are settings of how, in the sweep's order.
+std::string words_of(std::string name);                            // "backward_prefetch" -> "backward prefetch"
+// "blocks:2, backward prefetch pre": the values of the axes that are settings of how, in the sweep's order.
 std::string point_label(const SweepShape& shape, std::size_t case_index);
 
 }  // namespace reports

@@ -2,9 +2,9 @@
 function renderFilters() {
   const part = byId('filters');
   part.hidden = !workload() || freeAxes().length < 2;
-  if (part.hidden) return part.replaceChildren();
+  if (part.hidden) return put(part);
   const x = xAxis();
-  part.replaceChildren(h('b', {}, 'Charts'),
+  put(part, h('b', {}, 'Charts'),
     picker('along', freeAxes().map((a) => [a.name, shortAxis(a.name)]), x.name, (v) => { state.x = v; state.only = defaultOnly(); view(false); }),
     ...otherAxes().map((axis) => {
       const here = [...new Set(casesInView().map((i) => caseAt(i).at[axis.i]))].sort((a, b) => a - b);
@@ -23,6 +23,7 @@ function view(fresh = true) {
   hideTip();
   if (fresh && workload()) {
     state.x = null;
+    state.y = usualMeasure();
     state.only = defaultOnly();
     if (!casesInView().includes(state.case)) state.case = startCase();
   }
@@ -73,7 +74,7 @@ function keepFocus(id, draw) {
 function start() {
   readState();
   renderAll();
-  byId('footer').replaceChildren('Made by shardscope from the results alone. Nothing in this page loads anything from anywhere.');
+  put(byId('footer'), 'Made by shardscope from the results alone. Nothing in this page loads anything from anywhere.');
   byId('nav').addEventListener('click', (e) => {
     const id = e.target.dataset && e.target.dataset.go;
     if (!id) return;

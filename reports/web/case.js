@@ -1,17 +1,17 @@
 // The selected case: its numbers, its partition, its timeline, its units and ranks, the command to run it again.
 function renderCase() {
   const part = byId('case'), c = selected();
-  if (!c) return part.replaceChildren();
+  if (!c) return put(part);
   const options = casesInView().map((i) => [i, labelOf(caseAt(i)) + (ran(caseAt(i)) ? '' : ' (' + statuses[caseAt(i).status][0] + ')')]);
   const where = h('div', { class: 'timeline' });
   const units = h('div', {});
-  part.replaceChildren(
+  put(part, 
     heading('case', 'Case and timeline', picker('Case', options, state.case, (v) => choose(Number(v), false))),
     h('p', { class: 'case-title' }, statusBadge(c.status), marksOf(c).map((m) => h('span', { class: 'badge mark' }, m)), h('b', { dir: 'auto' }, labelOf(c)), h('code', { dir: 'auto' }, c.id)),
     c.reason && h('p', { class: 'reason', dir: 'auto' }, c.reason),
     h('dl', { class: 'tiles' }, tiles(c).map(([name, value, more]) => h('div', {}, h('dt', {}, name), h('dd', {}, value, more && h('small', { dir: 'auto' }, more))))),
     where, caseDetails(c, units), h('h3', {}, 'Run this case again'), commandBox(c.command, 'the command of the case'));
-  showTimeline(c, where).then(() => { if (selected() === c) units.replaceChildren(unitTable(c) || ''); });
+  showTimeline(c, where).then(() => { if (selected() === c) put(units, unitTable(c) || ''); });
 }
 
 function tiles(c) {

@@ -93,6 +93,10 @@ const unitName = (c, unit) => {
 };
 const exposedOf = (c) => (c.partition ? exposedClasses.reduce((sum, i) => sum + c.partition[i], 0) : null);
 const marksOf = (c) => [c.emulated && 'emulated', c.predicted && 'predicted'].filter(Boolean);
+function emulatedNote() {
+  const all = shown().map(caseAt), some = all.filter((c) => c.emulated).length;
+  return !some ? '' : ' The network was emulated in ' + (some === all.length ? 'all of these cases.' : some + ' of these ' + all.length + ' cases.');
+}
 const whyNot = (c) => c.status === 'oom' && c.peak_cause ? c.peak_cause : c.reason || statuses[c.status][1];
 
 function readState() {
@@ -101,7 +105,7 @@ function readState() {
   state.sweep = number('sweep', report.sweeps.length);
   state.workload = number('workload', sweep() ? sweep().workloads.length : 0);
   state.x = q.get('x');
-  state.y = q.get('y') === 'rate' ? 'rate' : 'step';
+  state.y = ['rate', 'step'].includes(q.get('y')) ? q.get('y') : usualMeasure();
   state.parts = q.get('parts') === 'exposed' ? 'exposed' : 'all';
   state.scale = q.get('scale') === 'percent' ? 'percent' : 'absolute';
   state.order = ['time', 'exposed'].includes(q.get('order')) ? q.get('order') : 'axis';
@@ -116,6 +120,8 @@ function readState() {
     else if (v !== null && Number(v) < axis.values.length) state.only[axis.name] = Number(v);
   }
 }
+// Cases that do different amounts of work per step compare by rate.
+const usualMeasure = () => (workload() && workload().per_token ? 'rate' : 'step');
 function startCase() {
   const w = workload();
   return w ? w.best ?? w.cases[0] ?? null : null;
@@ -127,7 +133,7 @@ function writeState() {
   if (state.workload) q.set('workload', state.workload);
   if (selected()) q.set('case', selected().id);
   if (state.x) q.set('x', state.x);
-  for (const [name, normal] of [['y', 'step'], ['parts', 'all'], ['scale', 'absolute'], ['order', 'axis']]) {
+  for (const [name, normal] of [['y', usualMeasure()], ['parts', 'all'], ['scale', 'absolute'], ['order', 'axis']]) {
     if (state[name] !== normal) q.set(name, state[name]);
   }
   if (workload()) {

@@ -37,14 +37,14 @@ function tickLabels(x, band) {
 
 function renderStep() {
   const part = byId('step');
-  if (!workload()) return part.replaceChildren();
+  if (!workload()) return put(part);
   const x = xAxis();
   const where = h('div', { class: 'chart' });
-  part.replaceChildren(
+  put(part, 
     heading('step', state.y === 'rate' ? 'Throughput' : 'Step time', choice('Measure', [['step', 'step time'], ['rate', 'tokens/s']], state.y, (v) => change({ y: v })),
       exportButtons(() => where.querySelector('svg'), 'step-time')),
     h('p', { class: 'muted lead' }, x ? 'Against ' + shortAxis(x.name) + (x.i === sweep().granularity ? ', coarse to fine' : '') +
-      '. Bars are confidence intervals of the median; a hollow point was predicted, a ringed one is the selected case. Click a point to see its step.' : 'The sweep has one setting.'),
+      '. Bars are confidence intervals of the median; a hollow point was predicted, a ringed one is the selected case. Click a point to see its step.' + emulatedNote() : 'The sweep has one setting.'),
     h('figure', {}, where, h('figcaption', {}, lineLegend())), neighbourTable());
   drawStep(where, x);
 }
@@ -71,31 +71,38 @@ function drawStep(where, x) {
   const failed = points.filter((p) => stepValue(p.c) === null);
   const top = Math.max(0, ...points.map((p) => Math.max(stepValue(p.c) || 0, (stepInterval(p.c) || [0, 0])[1]))) * 1.04;
   const scale = scaleFormat(state.y === 'rate' ? 'rate' : 'time', top);
-  const marks = ticks(top, 5);
+  const marks = top > 0 ? ticks(top, 5) : [];
   const left = Math.max(46, ...marks.map((v) => widthOf(scale.text(v)) + 26));
   const band = (width - left - 12) / Math.max(1, positions.length);
   const label = tickLabels(x, band);
   const tilted = positions.some((at) => widthOf(label(at).full) > band - 6);
   const below = tilted ? 104 : 58;
   const strip = failed.length ? 30 : 8;
-  const height = (width < 520 ? 300 : 340) + (tilted ? 40 : 0);
+  const height = top > 0 ? (width < 520 ? 300 : 340) + (tilted ? 40 : 0) : 60 + below;
   const bottom = height - below;
   const yOf = (v) => bottom - (v / (top || 1)) * (bottom - strip - 8);
   const xOf = (at, l) => left + band * (at + 0.5) + (lines.length > 1 ? (l - (lines.length - 1) / 2) * Math.min(7, band * 0.6 / lines.length) : 0);
+
+  // What failed at one place stands side by side.
+  const failedX = new Map();
+  positions.forEach((_, at) => {
+    const there = failed.filter((p) => p.at === at), gap = Math.min(14, (band - 8) / Math.max(1, there.length));
+    there.forEach((p, k) => failedX.set(p, left + band * (at + 0.5) + (k - (there.length - 1) / 2) * gap));
+  });
 
   const svg = s('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'group', 'aria-label': 'Step time against ' + (x ? x.name : 'the only setting') });
   for (const v of marks) {
     svg.append(s('path', { d: `M${left},${yOf(v)}H${width - 8}`, class: v ? 'grid' : 'axis' }), s('text', { x: left - 8, y: yOf(v) + 4, class: 'tick end' }, scale.text(v)));
   }
-  svg.append(s('text', { class: 'axis-name middle', transform: `translate(12 ${(bottom + strip) / 2}) rotate(-90)` },
+  if (top > 0) svg.append(s('text', { class: 'axis-name middle', transform: `translate(12 ${(bottom + strip) / 2}) rotate(-90)` },
     state.y === 'rate' ? 'tokens per second' : 'step time (' + scale.unit + ')'));
   drawPositions(svg, positions, label, { left, band, bottom, tilted, height, width, name: x ? shortAxis(x.name) + (x.i === sweep().granularity ? ' (coarse to fine)' : '') : '' });
   if (failed.length) {
     svg.append(s('rect', { x: left, y: 2, width: width - left - 8, height: strip - 6, class: 'strip' }),
       s('text', { x: left - 8, y: 16, class: 'tick end' }, 'failed'));
   }
-  lines.forEach((line, l) => svg.append(drawLine(points.filter((p) => p.l === l), l, xOf, yOf)));
-  where.replaceChildren(svg);
+  lines.forEach((line, l) => svg.append(drawLine(points.filter((p) => p.l === l), l, xOf, yOf, failedX)));
+  put(where, svg);
 }
 
 function drawPositions(svg, positions, label, g) {
@@ -111,12 +118,12 @@ function drawPositions(svg, positions, label, g) {
   svg.append(s('text', { x: (g.left + g.width) / 2, y: g.height - 6, class: 'axis-name middle' }, g.name));
 }
 
-function drawLine(points, l, xOf, yOf) {
+function drawLine(points, l, xOf, yOf, failedX) {
   const good = points.filter((p) => stepValue(p.c) !== null);
   const group = s('g', { 'data-line': l, class: 'line-mark', style: 'color:' + lineColour(l) });
   if (good.length > 1) group.append(s('path', { class: 'line', d: 'M' + good.map((p) => xOf(p.at, l) + ',' + yOf(stepValue(p.c))).join('L') }));
   for (const p of points) {
-    const x = xOf(p.at, l), value = stepValue(p.c), interval = stepInterval(p.c);
+    const value = stepValue(p.c), x = value === null ? failedX.get(p) : xOf(p.at, l), interval = stepInterval(p.c);
     const mark = s('g', { ...interactive(() => stepLines(p.c), () => choose(p.i, false), labelOf(p.c) + ': ' + (value === null ? statuses[p.c.status][0] : duration(p.c.step_ns))),
       class: 'point' + (p.i === state.case ? ' chosen' : '') + (p.c.predicted ? ' hollow' : '') });
     if (value === null) {

@@ -1,6 +1,6 @@
 // Words and tables: head, answers, overview of workloads, what grew between neighbours, boundaries, environment, dictionary.
 function caseLink(text, i) {
-  return h('button', { type: 'button', class: 'link', dir: 'auto', onclick: () => choose(i, true) }, text);
+  return h('a', { href: '#case', class: 'link', dir: 'auto', onclick: (e) => { e.preventDefault(); choose(i, true); } }, text);
 }
 const sentence = (pieces) => pieces.map((p) => (typeof p === 'string' ? p : p.length > 1 ? caseLink(p[0], p[1]) : h('b', {}, p[0])));
 const heading = (id, text, ...more) => h('div', { class: 'section-head' }, h('h2', { id: id + '-h' }, text), ...more);
@@ -22,11 +22,11 @@ function renderHead() {
   const emulated = share((c) => c.emulated), predicted = share((c) => c.predicted);
   if (emulated) warnings.push(h('span', { class: 'badge mark', title: 'The network was emulated: latency and bandwidth were imposed, not measured.' }, 'network emulated in ' + emulated + ' cases'));
   if (predicted) warnings.push(h('span', { class: 'badge mark', title: 'Times come from a cost model, not from a clock.' }, 'times predicted in ' + predicted + ' cases'));
-  byId('marks').replaceChildren(...Object.keys(statuses).filter((k) => counts[k]).map((k) => statusBadge(k, counts[k])), ...warnings);
+  put(byId('marks'), ...Object.keys(statuses).filter((k) => counts[k]).map((k) => statusBadge(k, counts[k])), ...warnings);
 
   const views = report.sweeps.flatMap((sw, i) => sw.workloads.map((w, j) => [i + ':' + j,
     [report.sweeps.length > 1 ? sw.name || 'sweep ' + (i + 1) : '', w.label].filter(Boolean).join(': ') || 'all cases']));
-  byId('view-picker').replaceChildren(...(views.length > 1 ? [picker('View', views, state.sweep + ':' + state.workload, (v) => {
+  put(byId('view-picker'), ...(views.length > 1 ? [picker('View', views, state.sweep + ':' + state.workload, (v) => {
     [state.sweep, state.workload] = v.split(':').map(Number);
     view();
   })] : []));
@@ -35,10 +35,10 @@ function renderHead() {
 function renderAnswers() {
   const w = workload();
   if (!w) {
-    byId('answers').replaceChildren(h('p', { class: 'notice' }, 'There is no case to show. Run a sweep, then make the report again.'));
+    put(byId('answers'), h('p', { class: 'notice' }, 'There is no case to show. Run a sweep, then make the report again.'));
     return;
   }
-  byId('answers').replaceChildren(
+  put(byId('answers'), 
     h('div', { class: 'answers' }, w.answers.map((a) => h('article', { class: 'answer' }, h('h2', {}, a.question), h('p', {}, sentence(a.sentence)),
       a.notes.map((n) => h('p', { class: 'muted' }, sentence(n)))))));
 }
@@ -47,14 +47,14 @@ function renderOverview() {
   const rows = report.sweeps.flatMap((sw, i) => sw.workloads.map((w, j) => [sw, w, i, j]));
   byId('overview').hidden = rows.length < 2;
   if (rows.length < 2) return;
-  const cell = (sw, i) => (known(i) ? [duration(sw.cases[i].step_ns)] : [none]);
-  byId('overview').replaceChildren(h('h2', {}, 'All workloads'), h('div', { class: 'scroll' }, h('table', {},
-    h('thead', {}, h('tr', {}, ['workload', 'best wrapping', 'step', 'default', 'slowest', 'peak of the best', 'cases'].map((t, k) => h('th', { scope: 'col', class: k > 1 && 'number' }, t)))),
+  const cell = (sw, w, i) => (!known(i) ? none : w.per_token ? rate(sw.cases[i].tokens_per_s) : duration(sw.cases[i].step_ns));
+  put(byId('overview'), h('h2', {}, 'All workloads'), h('div', { class: 'scroll' }, h('table', {},
+    h('thead', {}, h('tr', {}, ['workload', 'best wrapping', 'best', 'default', 'slowest', 'peak of the best', 'cases'].map((t, k) => h('th', { scope: 'col', class: k > 1 && 'number' }, t)))),
     h('tbody', {}, rows.map(([sw, w, i, j]) => h('tr', { class: i === state.sweep && j === state.workload ? 'current' : null },
       h('td', {}, h('button', { type: 'button', class: 'link', dir: 'auto', onclick: () => { state.sweep = i; state.workload = j; view(); scrollTo(0, 0); } },
         [report.sweeps.length > 1 ? sw.name : '', w.label].filter(Boolean).join(': ') || 'all cases')),
       h('td', { dir: 'auto' }, bestText(sw, w)),
-      h('td', { class: 'number' }, cell(sw, w.best)), h('td', { class: 'number' }, cell(sw, w.standard)), h('td', { class: 'number' }, cell(sw, w.worst)),
+      h('td', { class: 'number' }, cell(sw, w, w.best)), h('td', { class: 'number' }, cell(sw, w, w.standard)), h('td', { class: 'number' }, cell(sw, w, w.worst)),
       h('td', { class: 'number' }, known(w.best) ? bytes(sw.cases[w.best].peak_bytes) : none), h('td', { class: 'number' }, w.cases.length)))))));
 }
 function bestText(sw, w) {
@@ -72,7 +72,7 @@ function neighbourTable() {
   if (!rows.length) return null;
   const cliffs = rows.filter((st) => st[5]).length;
   const many = linesShown().length > 1;
-  return h('details', {}, h('summary', {}, 'What grew from each ' + shortAxis(x.name) + ' to the next' + (cliffs ? ' (' + plural(cliffs, 'cliff', 'cliffs') + ')' : '')),
+  return h('details', { open: rows.length <= 8 }, h('summary', {}, 'What grew from each ' + shortAxis(x.name) + ' to the next' + (cliffs ? ' (' + plural(cliffs, 'cliff', 'cliffs') + ')' : '')),
     h('p', { class: 'muted' }, 'Of the slower of two neighbours: the class that grew most, with its share of all that grew. A cliff is a change of 10 % or more with disjoint intervals that stands out from the other changes on its line.'),
     h('div', { class: 'scroll' }, h('table', {}, h('thead', {}, h('tr', {}, many && h('th', { scope: 'col' }, 'line'), ['from', 'to'].map((t) => h('th', { scope: 'col' }, t)),
       h('th', { scope: 'col', class: 'number' }, 'change'), h('th', { scope: 'col' }, 'grew most'), h('th', { scope: 'col', class: 'number' }, 'share'), h('th', { scope: 'col' }, 'verdict'))),
@@ -107,11 +107,11 @@ function commandBox(command, what) {
 function renderEnvironment() {
   const now = sweep();
   const part = byId('environment');
-  if (!now) return part.replaceChildren();
+  if (!now) return put(part);
   const warned = new Map();
   for (const i of casesInView()) for (const w of caseAt(i).warnings) warned.set(w, [...(warned.get(w) || []), i]);
-  part.replaceChildren(heading('environment', 'Environment and warnings'),
-    warned.size ? h('ul', { class: 'warnings' }, [...warned].map(([text, list]) => h('li', {}, h('span', { dir: 'auto' }, text), ' ',
+  put(part, heading('environment', 'Environment and warnings'),
+    warned.size ? h('ul', { class: 'warnings' }, [...warned].map(([text, list]) => h('li', {}, h('span', { dir: 'auto' }, text.length > 400 ? text.slice(0, 400) + '\u2026' : text), ' ',
       h('span', { class: 'muted' }, plural(list.length, 'case', 'cases'), ', first '), caseLink(labelOf(caseAt(list[0])), list[0])))) : h('p', { class: 'muted' }, 'No case gave a warning.'),
     now.command && [h('h3', {}, 'Run this sweep again'), commandBox(now.command, 'the command of the sweep')],
     h('div', { class: 'columns' },
@@ -136,7 +136,7 @@ const dictionary = [
   ['cliff', 'Two neighbours that differ by 10 % or more, with disjoint intervals, by at least three times the median of the other changes on the line.'],
 ];
 function renderDictionary() {
-  byId('dictionary').replaceChildren(heading('dictionary', 'Dictionary'),
+  put(byId('dictionary'), heading('dictionary', 'Dictionary'),
     h('dl', { class: 'dictionary' }, dictionary.map(([k, v]) => h('div', {}, h('dt', {}, k), h('dd', {}, v)))),
     h('h3', {}, 'Ends of a case'),
     h('dl', { class: 'dictionary' }, Object.entries(statuses).map(([k, v]) => h('div', {}, h('dt', {}, statusBadge(k)), h('dd', {}, v[1] + '.')))));

@@ -44,12 +44,12 @@ function tableRows(columns) {
 
 function renderTable() {
   const part = byId('cases');
-  if (!workload()) return part.replaceChildren();
+  if (!workload()) return put(part);
   const here = new Set(casesInView().map((i) => caseAt(i).status));
   const body = h('div', { class: 'scroll tall', id: 'case-table', tabindex: 0, role: 'region', 'aria-label': 'Table of cases' });
   const count = h('span', { class: 'muted', role: 'status' });
   const refresh = () => fillTable(body, count);
-  part.replaceChildren(heading('cases', 'All cases'),
+  put(part, heading('cases', 'All cases'),
     h('div', { class: 'controls' },
       h('label', { class: 'picker' }, h('span', {}, 'Filter'), h('input', { type: 'search', value: table.words, placeholder: 'words, for instance: block pre', oninput: (e) => { table.words = e.target.value; refresh(); } })),
       h('span', { class: 'choice', role: 'group', 'aria-label': 'Statuses to show' }, here.size > 1 && Object.keys(statuses).filter((k) => here.has(k)).map((k) => h('button', { type: 'button', 'aria-pressed': String(!table.off.has(k)), onclick: (e) => {
@@ -71,7 +71,7 @@ function fillTable(where, count) {
     fillTable(where, count);
     [...where.querySelectorAll('th button')].find((b) => b.textContent === name).focus();
   };
-  where.replaceChildren(h('table', { class: 'cases' },
+  put(where, h('table', { class: 'cases' },
     h('thead', {}, h('tr', {}, columns.map((k) => h('th', { scope: 'col', class: k.number && 'number', 'aria-sort': table.sort === k.name ? (table.down ? 'descending' : 'ascending') : null },
       h('button', { type: 'button', onclick: () => sortBy(k.name) }, k.name))))),
     h('tbody', {}, rows.map((i) => tableRow(columns, i)))));

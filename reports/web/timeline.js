@@ -255,7 +255,7 @@ function timelineControls(c) {
 // Puts the timeline of `c` into `where`, once it is unpacked; a later call wins over an earlier one.
 async function showTimeline(c, where) {
   if (timeline.shownCase !== c) Object.assign(timeline, { data: null, shownCase: c, rank: 'all', unit: -1 });
-  const note = (text) => where.replaceChildren(h('p', { class: 'muted' }, text));
+  const note = (text) => put(where, h('p', { class: 'muted' }, text));
   if (!c.timeline) {
     const t = sweep().timelines;
     return note(!ran(c) ? 'This case did not run to its end, so it has no timeline.' : t.embedded < t.with_spans ?
@@ -270,7 +270,7 @@ async function showTimeline(c, where) {
   if (!timeline.data.ranks.length) return note('This case was not traced.');
   const canvas = timeline.canvas = h('canvas', { tabindex: 0, role: 'img', 'aria-label': 'Timeline of ' + labelOf(c) + ', ' + plural(timeline.data.ranks.length, 'rank', 'ranks') + ', ' + duration(timeline.end) + '. Keys: plus and minus zoom, arrows move, 0 shows all.' });
   const missing = c.ranks.length > timeline.data.ranks.length ? ' Only ' + plural(timeline.data.ranks.length, 'rank is', 'ranks are') + ' in this page; the full trace is beside it.' : '';
-  where.replaceChildren(timelineControls(c), h('div', { class: 'canvas-frame' }, canvas),
+  put(where, timelineControls(c), h('div', { class: 'canvas-frame' }, canvas),
     h('p', { class: 'muted hint' }, 'The strip of each rank is its partition; tinted are the times in which its compute lane waited for communication. Drag to move, ctrl + wheel or pinch to zoom, click to highlight a unit.' +
       (timeline.data.aligned ? '' : ' The clocks of the ranks do not match: each begins at its own step.') + missing));
   listenToTimeline(canvas);

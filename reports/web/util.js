@@ -13,6 +13,7 @@ function fill(element, props, children) {
   }
   return element;
 }
+const put = (element, ...children) => { element.replaceChildren(); return fill(element, {}, children); };
 const h = (tag, props, ...children) => fill(document.createElement(tag), props, children);
 const s = (tag, props, ...children) => fill(document.createElementNS(svgNamespace, tag), props, children);
 
@@ -135,7 +136,7 @@ function download(blob, name) {
 function standalone(svg) {
   const copy = svg.cloneNode(true);
   const from = [svg, ...svg.querySelectorAll('*')], to = [copy, ...copy.querySelectorAll('*')];
-  const kept = ['fill', 'fill-opacity', 'stroke', 'stroke-width', 'stroke-dasharray', 'opacity', 'font-size', 'font-family', 'font-weight', 'text-anchor'];
+  const kept = ['fill', 'fill-opacity', 'stroke', 'stroke-width', 'stroke-dasharray', 'opacity', 'font-size', 'font-family', 'font-weight', 'text-anchor', 'paint-order', 'stroke-linejoin'];
   from.forEach((element, i) => {
     const style = getComputedStyle(element);
     to[i].setAttribute('style', kept.map((k) => k + ':' + style.getPropertyValue(k)).join(';'));
