@@ -1,0 +1,280 @@
+#include "harness/analysis/annotations.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace harness {
+namespace {
+
+using fsdp::Nanos;
+using fsdp::Pass;
+using fsdp::SpanKind;
+
+bool take(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+bool all_digits(std::string_view t) {
+  return !t.empty() && std::all_of(t.begin(), t.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// "step", "step 12", "step_12", "iteration: 3", "train step 7".
+bool is_step(std::string_view t) {
+  if (t.starts_with("ProfilerStep#")) return true;
+  take(t, "train_") || take(t, "train ");
+  if (!(take(t, "step") || take(t, "Step") || take(t, "iteration") || take(t, "Iteration") || take(t, "iter")))
+    return false;
+  const std::size_t digits = t.find_first_not_of(" _#:=");
+  return t.empty() || (digits != std::string_view::npos && all_digits(t.substr(digits)));
+}
+
+AnnotationMeaning fsdp2(std::string_view t) {
+  AnnotationMeaning m;
+  m.kind = AnnotationKind::kFsdp2;
+  std::string_view phase = t;
+  if (const std::size_t open = t.find(" ("); open != std::string_view::npos && t.back() == ')') {
+    phase = t.substr(0, open);
+    m.unit = t.substr(open + 2, t.size() - open - 3);
+  } else if (const std::size_t of = t.find(" for "); of != std::string_view::npos) {
+    phase = t.substr(0, of);
+    m.unit = t.substr(of + 5);
+  }
+  if (phase == "all_gather") m.phase = Phase::kAllGather;
+  if (phase == "all_gather_copy_out") m.phase = Phase::kCopyOut;
+  if (phase == "all_gather_copy_in") m.phase = Phase::kCopy;
+  if (phase == "post_backward_reduce") m.phase = Phase::kReduce;
+  if (phase.find("forward") != std::string_view::npos) m.pass = Pass::kForward;
+  if (phase.find("backward") != std::string_view::npos) m.pass = Pass::kBackward;
+  const bool of_a_unit = m.phase != Phase::kNone || phase == "pre_forward" || phase == "post_forward" ||
+                         phase == "pre_backward" || phase.starts_with("post_backward");
+  if (m.unit.empty() && of_a_unit) m.unit = "[root]";
+  m.has_unit = !m.unit.empty();
+  return m;
+}
+
+AnnotationMeaning fsdp1(std::string_view t) {
+  AnnotationMeaning m;
+  m.kind = AnnotationKind::kFsdp1;
+  if (t == "forward") m.phase = Phase::kForward, m.pass = Pass::kForward;
+  if (t == "_pre_forward") m.phase = Phase::kPreForward, m.pass = Pass::kForward;
+  if (t == "_pre_backward_hook") m.phase = Phase::kPreBackward, m.pass = Pass::kBackward;
+  if (t == "_post_backward_hook") m.phase = Phase::kPostBackward, m.pass = Pass::kBackward;
+  if (t.ends_with("_prefetch")) m.phase = Phase::kPrefetch;
+  return m;
+}
+
+// unit<index>.<pass>.<phase>
+AnnotationMeaning own(std::string_view t) {
+  AnnotationMeaning m;
+  const std::size_t a = t.find('.'), b = a == std::string_view::npos ? a : t.find('.', a + 1);
+  if (b == std::string_view::npos || !all_digits(t.substr(4, a - 4))) return m;
+  const std::string_view pass = t.substr(a + 1, b - a - 1), phase = t.substr(b + 1);
+  m.kind = AnnotationKind::kOwn;
+  m.unit = t.substr(0, a);
+  m.has_unit = true;
+  m.pass = pass == "fwd"                    ? Pass::kForward
+           : pass == "bwd" || pass == "rcp" ? Pass::kBackward
+           : pass == "opt"                  ? Pass::kOptimizer
+                                            : Pass::kNone;
+  if (phase == "all_gather") m.phase = Phase::kAllGather;
+  if (phase == "reduce_scatter" || phase == "all_reduce") m.phase = Phase::kReduce;
+  if (phase == "compute") m.phase = Phase::kCompute;
+  if (phase == "copy_in" || phase == "copy_out" || phase == "cast") m.phase = Phase::kCopy;
+  if (phase == "optimizer" || phase == "clip") m.kind = AnnotationKind::kOptimizer;
+  return m;
+}
+
+}  // namespace
+
+AnnotationMeaning meaning_of(std::string_view t) {
+  AnnotationMeaning m;
+  if (is_step(t)) {
+    m.kind = AnnotationKind::kStep;
+  } else if (t.starts_with("Optimizer.step")) {
+    m.kind = AnnotationKind::kOptimizer;
+    m.pass = Pass::kOptimizer;
+  } else if (take(t, "FSDP::")) {
+    m = fsdp2(t);
+  } else if (take(t, "FullyShardedDataParallel.")) {
+    m = fsdp1(t);
+  } else if (t.starts_with("unit")) {
+    m = own(t);
+  } else if (t.starts_with("nccl:") || t.starts_with("gloo:") || t.starts_with("c10d::") || t.starts_with("nccl")) {
+    m.kind = AnnotationKind::kCollective;
+    m.collective = collective_kind(t);
+    if (t.starts_with("c10d::")) m.phase = Phase::kCall;
+  }
+  return m;
+}
+
+void AnnotationIndex::index(Nanos end, std::vector<std::string>& unit_names) {
+  for (Annotation& a : annotations_) {
+    if (a.kind == AnnotationKind::kStep) steps_.push_back(a);
+    if (a.end == kNoTime) a.end = std::max(a.begin, end);
+  }
+  std::stable_sort(steps_.begin(), steps_.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  std::stable_sort(annotations_.begin(), annotations_.end(), [](const auto& a, const auto& b) {
+    return std::tuple(a.thread, a.begin, -a.end) < std::tuple(b.thread, b.begin, -b.end);
+  });
+  threads_.clear();
+  std::int32_t open = -1;
+  for (std::size_t i = 0; i < annotations_.size(); ++i) {
+    Annotation& a = annotations_[i];
+    if (threads_.empty() || threads_.back().first != a.thread) {
+      threads_.emplace_back(a.thread, i);
+      open = -1;
+    }
+    while (open >= 0 && at(open).end <= a.begin) open = at(open).parent;
+    a.parent = open;
+    open = static_cast<std::int32_t>(i);
+  }
+  threads_.emplace_back(kNoThread, annotations_.size());
+  resolve_fsdp1(unit_names);
+}
+
+std::int32_t AnnotationIndex::innermost(std::uint32_t thread, Nanos t) const {
+  auto it = std::partition_point(threads_.begin(), threads_.end(), [&](const auto& x) { return x.first < thread; });
+  if (it == threads_.end() || it->first != thread || std::next(it) == threads_.end()) return -1;
+  const auto first = annotations_.begin() + static_cast<std::ptrdiff_t>(it->second);
+  const auto last = annotations_.begin() + static_cast<std::ptrdiff_t>(std::next(it)->second);
+  const auto after = std::partition_point(first, last, [&](const Annotation& a) { return a.begin <= t; });
+  if (after == first) return -1;
+  auto i = static_cast<std::int32_t>(after - annotations_.begin()) - 1;
+  while (i >= 0 && at(i).end <= t) i = at(i).parent;
+  return i;
+}
+
+std::int32_t AnnotationIndex::step_at(Nanos t, std::int64_t process) const {
+  auto after = std::partition_point(steps_.begin(), steps_.end(), [&](const Annotation& a) { return a.begin <= t; });
+  while (after != steps_.begin()) {
+    --after;
+    if (after->process != process) continue;
+    const bool inside = after->end == kNoTime || t < after->end;
+    return inside ? static_cast<std::int32_t>(after - steps_.begin()) : -1;
+  }
+  return -1;
+}
+
+// FSDP1 names no units. Within one outermost forward the n-th forward range to begin is "unit n" (0: the root).
+// Backward mirrors it: pre-backward hooks come in the reverse order of the forwards' ends, post-backward hooks in the
+// reverse order of their begins. What a prefetch range issues is for the unit whose turn is next.
+void AnnotationIndex::resolve_fsdp1(std::vector<std::string>& unit_names) {
+  std::vector<std::int32_t> order;
+  for (std::size_t i = 0; i < annotations_.size(); ++i) {
+    if (annotations_[i].kind == AnnotationKind::kFsdp1) order.push_back(static_cast<std::int32_t>(i));
+  }
+  if (order.empty()) return;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int32_t a, std::int32_t b) { return at(a).begin < at(b).begin; });
+  auto parent_of = [&](std::int32_t i, auto wanted) {
+    std::int32_t p = at(i).parent;
+    while (p >= 0 && !wanted(at(p))) p = at(p).parent;
+    return p;
+  };
+  auto is = [](Phase phase) {
+    return [phase](const Annotation& a) { return a.kind == AnnotationKind::kFsdp1 && a.phase == phase; };
+  };
+  std::map<std::pair<std::int64_t, int>, fsdp::UnitId> ids;  // (process, position) -> unit
+  auto unit_at = [&](std::int64_t process, int position) {
+    const auto [it, fresh] = ids.try_emplace({process, position}, static_cast<fsdp::UnitId>(unit_names.size()));
+    if (fresh) unit_names.push_back("unit " + std::to_string(position) + (position == 0 ? " (root)" : ""));
+    return it->second;
+  };
+  struct Round {
+    std::vector<std::int32_t> enters;  // forward ranges by begin
+    std::size_t pre = 0, post = 0;     // hooks seen
+  };
+  std::map<std::int64_t, Round> rounds;
+  std::map<std::int32_t, int> positions;
+  auto leaves = [&](const Round& r) {  // positions by end of the forward, latest first
+    std::vector<int> out(r.enters.size());
+    for (std::size_t k = 0; k < out.size(); ++k) out[k] = static_cast<int>(k);
+    std::stable_sort(out.begin(), out.end(), [&](int a, int b) { return at(r.enters[a]).end > at(r.enters[b]).end; });
+    return out;
+  };
+  auto assign = [&](std::int32_t i, int position) {
+    Annotation& a = annotations_[static_cast<std::size_t>(i)];
+    positions[i] = position;
+    a.unit = unit_at(a.process, position);
+  };
+  for (std::int32_t i : order) {
+    Annotation& a = annotations_[static_cast<std::size_t>(i)];
+    Round& round = rounds[a.process];
+    if (a.phase == Phase::kForward) {
+      if (parent_of(i, is(Phase::kForward)) < 0) round = {};
+      round.enters.push_back(i);
+      assign(i, static_cast<int>(round.enters.size()) - 1);
+    } else if (a.phase == Phase::kPreForward) {
+      const std::int32_t f = parent_of(i, is(Phase::kForward));
+      if (f >= 0 && positions.contains(f)) assign(i, positions[f]);
+    } else if (a.phase == Phase::kPreBackward) {
+      const std::vector<int> order_of_leaves = leaves(round);
+      if (round.pre < order_of_leaves.size()) assign(i, order_of_leaves[round.pre]);
+      ++round.pre;
+    } else if (a.phase == Phase::kPostBackward) {
+      if (round.post < round.enters.size()) assign(i, static_cast<int>(round.enters.size() - 1 - round.post));
+      ++round.post;
+    } else if (a.phase == Phase::kPrefetch) {
+      const std::int32_t p = parent_of(i, [](const Annotation& x) {
+        return x.kind == AnnotationKind::kFsdp1 && x.phase != Phase::kNone && x.phase != Phase::kPrefetch;
+      });
+      if (p < 0 || !positions.contains(p)) continue;
+      a.pass = at(p).pass;
+      if (a.pass == Pass::kForward) {
+        assign(i, positions[p] + 1);
+      } else {
+        const std::vector<int> order_of_leaves = leaves(round);
+        if (round.pre < order_of_leaves.size()) assign(i, order_of_leaves[round.pre]);
+      }
+    }
+  }
+}
+
+Attribution attribution_at(const AnnotationIndex& index, std::uint32_t thread, Nanos t) {
+  Attribution out;
+  bool first_phase = true;
+  for (std::int32_t i = index.innermost(thread, t); i >= 0; i = index.at(i).parent) {
+    const Annotation& a = index.at(i);
+    if (a.end <= t) continue;
+    if (a.kind == AnnotationKind::kOptimizer) out.optimizer = true;
+    out.library_range |= a.library_range;
+    if (out.collective == SpanKind::kOtherCollective) {
+      out.collective = a.phase == Phase::kAllGather ? SpanKind::kAllGather
+                       : a.phase == Phase::kReduce  ? SpanKind::kReduceScatter
+                                                    : a.collective;
+    }
+    if (out.unit == fsdp::kNoUnit) out.unit = a.unit;
+    if (out.pass == Pass::kNone) out.pass = a.pass;
+    if (a.phase != Phase::kNone && a.phase != Phase::kCall && first_phase) {
+      first_phase = false;
+      out.fsdp_copy = a.phase == Phase::kCopyOut || a.phase == Phase::kCopy || a.phase == Phase::kAllGather ||
+                      a.phase == Phase::kReduce;
+    }
+  }
+  return out;
+}
+
+std::vector<IssuedCollectives> issued_collectives(const AnnotationIndex& index) {
+  std::map<std::pair<fsdp::UnitId, Pass>, IssuedCollectives> rows;
+  for (std::size_t i = 0; i < index.all().size(); ++i) {
+    const Annotation& a = index.all()[i];
+    const bool gathers = a.collective == SpanKind::kAllGather, reduces = a.collective == SpanKind::kReduceScatter;
+    // Backends repeat the call under their own name ("nccl:all_gather"): the caller's range counts.
+    if (a.kind != AnnotationKind::kCollective || a.phase != Phase::kCall || (!gathers && !reduces)) continue;
+    const Attribution at = attribution_at(index, a.thread, a.begin);
+    if (at.unit == fsdp::kNoUnit) continue;
+    IssuedCollectives& row = rows[{at.unit, at.pass}];
+    row.unit = at.unit;
+    row.pass = at.pass;
+    row.all_gathers += gathers;
+    row.reduce_scatters += reduces;
+  }
+  std::vector<IssuedCollectives> out;
+  for (const auto& [key, row] : rows) out.push_back(row);
+  return out;
+}
+
+}  // namespace harness

@@ -1,0 +1,106 @@
+// What host annotations say about the work launched inside them: step, optimizer, FSDP unit, pass, collective.
+//
+//   ProfilerStep#12, step, step 12, iteration 3                  a step
+//   Optimizer.step#AdamW.step                                    the optimizer
+//   FSDP::all_gather (layers.0), FSDP::pre_backward, ...          PyTorch FSDP2: unit and phase; no unit in brackets:
+//   the root FullyShardedDataParallel.forward, ._pre_backward_hook, ...    PyTorch FSDP1: phase; units are told by
+//   order (see resolve()) unit3.bwd.all_gather                                          our own NVTX ranges
+//   nccl:all_gather, gloo:all_reduce, c10d::_allgather_base_      a collective issued by the host
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/analysis/device_trace.h"
+
+namespace harness {
+
+enum class AnnotationKind : std::uint8_t { kOther, kStep, kOptimizer, kFsdp2, kFsdp1, kOwn, kCollective };
+
+// What part of FSDP's work an annotation brackets.
+enum class Phase : std::uint8_t {
+  kNone,
+  kAllGather,  // FSDP2: copy-in and the collective
+  kCopyOut,    // FSDP2: all_gather_copy_out
+  kReduce,     // FSDP2: copy-in, reduce-scatter, scaling
+  kCompute,
+  kCopy,
+  kForward,  // FSDP1: forward of a unit
+  kPreForward,
+  kPreBackward,
+  kPostBackward,
+  kPrefetch,  // inside a pre- or post-phase: for the next unit
+  kCall,      // a collective: the caller's range (c10d::), not the backend's (nccl:, gloo:)
+};
+
+struct AnnotationMeaning {
+  AnnotationKind kind = AnnotationKind::kOther;
+  Phase phase = Phase::kNone;
+  fsdp::Pass pass = fsdp::Pass::kNone;
+  bool has_unit = false;
+  std::string_view unit;  // a view into the text; the root of FSDP2 is "[root]"
+  fsdp::SpanKind collective = fsdp::SpanKind::kOtherCollective;
+};
+AnnotationMeaning meaning_of(std::string_view text);
+
+struct Annotation {
+  fsdp::Nanos begin = 0, end = 0;  // end == kNoTime: cut, it never ended
+  std::uint32_t thread = 0;
+  AnnotationKind kind = AnnotationKind::kOther;
+  Phase phase = Phase::kNone;
+  fsdp::Pass pass = fsdp::Pass::kNone;
+  fsdp::SpanKind collective = fsdp::SpanKind::kOtherCollective;
+  fsdp::UnitId unit = fsdp::kNoUnit;
+  std::int64_t process = 0;
+  std::int32_t parent = -1;    // after index(): the range around it on the same thread
+  std::uint32_t name = 0;      // steps: their text
+  bool library_range = false;  // of the communication library itself (NVTX domain NCCL)
+};
+
+// Looks up what was around a moment on a thread.
+class AnnotationIndex {
+ public:
+  void add(const Annotation& a) { annotations_.push_back(a); }
+  // Sorts, links parents, gives FSDP1 ranges their units. `unit_names` grows by "unit 0", "unit 1", ... for FSDP1.
+  // `end` closes ranges that were cut.
+  void index(fsdp::Nanos end, std::vector<std::string>& unit_names);
+
+  // Innermost range on the thread that holds t; -1: none. Follow `parent` outwards.
+  std::int32_t innermost(std::uint32_t thread, fsdp::Nanos t) const;
+  const Annotation& at(std::int32_t i) const { return annotations_[static_cast<std::size_t>(i)]; }
+  const std::vector<Annotation>& all() const { return annotations_; }  // by thread, then begin
+
+  // Steps in time order, of all threads.
+  const std::vector<Annotation>& steps() const { return steps_; }
+  // Index of the step that holds t, -1: none.
+  std::int32_t step_at(fsdp::Nanos t, std::int64_t process) const;
+
+ private:
+  void resolve_fsdp1(std::vector<std::string>& unit_names);
+
+  std::vector<Annotation> annotations_, steps_;
+  std::vector<std::pair<std::uint32_t, std::size_t>>
+      threads_;  // thread -> first of its annotations; one more at the end
+};
+
+// What an operation launched at t on `thread` is, by the annotations around.
+struct Attribution {
+  bool optimizer = false;
+  bool fsdp_copy = false;      // a kernel here that is no collective is a copy of FSDP's
+  bool library_range = false;  // inside a range of the communication library itself
+  fsdp::UnitId unit = fsdp::kNoUnit;
+  fsdp::Pass pass = fsdp::Pass::kNone;
+  fsdp::SpanKind collective = fsdp::SpanKind::kOtherCollective;
+};
+Attribution attribution_at(const AnnotationIndex& index, std::uint32_t thread, fsdp::Nanos t);
+
+// What the host issued, from annotations alone: for traces without device rows.
+struct IssuedCollectives {
+  fsdp::UnitId unit = fsdp::kNoUnit;
+  fsdp::Pass pass = fsdp::Pass::kNone;
+  std::int64_t all_gathers = 0, reduce_scatters = 0;
+};
+std::vector<IssuedCollectives> issued_collectives(const AnnotationIndex& index);
+
+}  // namespace harness

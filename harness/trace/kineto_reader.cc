@@ -1,0 +1,306 @@
+#include "harness/trace/kineto_reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "fsdp/core/errors.h"
+#include "harness/trace/event_reader.h"
+
+namespace harness {
+namespace {
+
+using fsdp::Nanos;
+
+// Every record of one Kineto file belongs to one process as far as correlation ids go.
+constexpr std::int64_t kProcess = 0;
+
+fsdp::Bytes dtype_size(std::string_view t) {
+  if (t == "Float" || t == "Int" || t == "float" || t == "int") return 4;
+  if (t == "BFloat16" || t == "Half" || t == "Short" || t == "c10::BFloat16" || t == "c10::Half") return 2;
+  if (t == "Double" || t == "Long" || t == "double" || t == "long") return 8;
+  return t.starts_with("Float8") || t == "Byte" || t == "Char" || t == "Bool" ? 1 : 0;
+}
+
+std::int64_t int_or(std::string_view text, std::int64_t fallback) {
+  std::int64_t v = 0;
+  return to_int(text, v) ? v : fallback;
+}
+
+// Trailing digits of "stream 7"; the number of "7".
+std::int32_t stream_of(std::string_view tid) {
+  std::int64_t v = 0;
+  if (to_int(tid, v)) return static_cast<std::int32_t>(v);
+  const std::size_t at = tid.find_last_not_of("0123456789");
+  return at != std::string_view::npos && to_int(tid.substr(at + 1), v) ? static_cast<std::int32_t>(v) : 0;
+}
+
+// A thread's name may be a number or any text.
+std::int64_t id_of(std::string_view text) {
+  std::int64_t v = 0;
+  if (to_int(text, v)) return v;
+  std::uint64_t h = 1469598103934665603u;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return static_cast<std::int64_t>(h | (std::uint64_t{1} << 63));
+}
+
+class Reader {
+ public:
+  explicit Reader(JsonTrace& out) : out_(out), facts_(out.trace.facts) {}
+
+  void event(const RawEvent& e) {
+    switch (e.category) {
+      case EventCategory::kKernel:
+        return device_op(e, OpKind::kKernel);
+      case EventCategory::kMemcpy:
+        return device_op(e, OpKind::kMemcpy);
+      case EventCategory::kMemset:
+        return device_op(e, OpKind::kMemset);
+      case EventCategory::kLaunch:
+        return launch(e);
+      case EventCategory::kAnnotation:
+        return annotation(e);
+      case EventCategory::kSync:
+        ++facts_.sync_rows;
+        return;
+      case EventCategory::kSpan:
+        return span(e);
+      case EventCategory::kOther:
+        return;
+    }
+  }
+
+  // Ranges that were begun and never ended.
+  void close_annotations() {
+    for (auto& [thread, open] : open_) {
+      for (const auto& [name, begin] : open) out_.trace.add_annotation(name, kProcess, thread, begin, kNoTime);
+    }
+    open_.clear();
+  }
+
+ private:
+  enum class Times { kGood, kNoDuration, kBad };
+  Times times_of(const RawEvent& e, Nanos& begin, Nanos& end) {
+    Nanos duration = 0;
+    bool fraction = false;
+    if (!micros_to_nanos(e.ts, begin, &fraction)) return Times::kBad;
+    facts_.fractional_times |= fraction;
+    if (e.dur.empty()) return Times::kNoDuration;
+    if (!micros_to_nanos(e.dur, duration) || begin > std::numeric_limits<Nanos>::max() - duration) return Times::kBad;
+    end = begin + duration;
+    return Times::kGood;
+  }
+
+  void device_op(const RawEvent& e, OpKind kind) {
+    if (e.phase != 'X' && e.phase != 0) return;
+    DeviceOp op;
+    BadRecords& bad = facts_.bad;
+    switch (times_of(e, op.begin, op.end)) {
+      case Times::kNoDuration:
+        ++bad.no_duration;
+        return;
+      case Times::kBad:
+        ++bad.not_a_number;
+        return;
+      case Times::kGood:
+        break;
+    }
+    if (op.end < op.begin) {
+      ++bad.negative_duration;
+      return;
+    }
+    if (op.begin == 0 && op.end == 0) {
+      ++bad.zero_times;
+      return;
+    }
+    op.kind = kind;
+    std::int64_t device = int_or(e.pid, 0);
+    op.stream = stream_of(e.tid);
+    device_args(e.args, op, device);
+    unescape_into(e.name);
+    op.name = out_.trace.name(text_);
+    op.row = out_.trace.row(kProcess, static_cast<std::int32_t>(device));
+    out_.trace.add_op(op);
+  }
+
+  void device_args(std::string_view args, DeviceOp& op, std::int64_t& device) {
+    std::int64_t in_elements = 0, out_elements = 0;
+    std::string_view dtype, collective;
+    for_each_member(args, [&](std::string_view key, std::string_view value) {
+      switch (key.size()) {
+        case 3:
+          if (key == "Seq") op.sequence = int_or(value, -1);
+          break;
+        case 5:
+          if (key == "bytes") op.bytes = int_or(value, 0);
+          if (key == "dtype") dtype = unquoted(value);
+          break;
+        case 6:
+          if (key == "device") device = int_or(value, device);
+          if (key == "stream") op.stream = static_cast<std::int32_t>(int_or(value, op.stream));
+          break;
+        case 10:
+          if (key == "Group size") op.group_size = static_cast<std::int32_t>(int_or(value, 0));
+          break;
+        case 11:
+          if (key == "correlation") op.correlation = static_cast<std::uint64_t>(int_or(value, 0));
+          break;
+        case 13:
+          if (key == "In msg nelems") in_elements = int_or(value, 0);
+          break;
+        case 14:
+          if (key == "Out msg nelems") out_elements = int_or(value, 0);
+          break;
+        case 15:
+          if (key == "Collective name") collective = unquoted(value);
+          break;
+        case 18:
+          if (key == "Process Group Name") op.group = out_.trace.name(unquoted(value));
+          break;
+        default:
+          break;
+      }
+    });
+    if (collective.empty()) return;
+    op.collective = collective_kind(collective);
+    op.bytes = (op.collective == fsdp::SpanKind::kAllGather ? out_elements : in_elements) * dtype_size(dtype);
+  }
+
+  void launch(const RawEvent& e) {
+    Nanos begin = 0, end = 0;
+    if (times_of(e, begin, end) != Times::kGood || end < begin) return;
+    std::uint64_t correlation = 0;
+    for_each_member(e.args, [&](std::string_view key, std::string_view value) {
+      if (key.size() == 11 && key == "correlation") correlation = static_cast<std::uint64_t>(int_or(value, 0));
+    });
+    const std::uint32_t thread = out_.trace.thread(id_of(e.pid), id_of(e.tid));
+    if (is_allocation_call(e.name)) out_.trace.add_allocation(thread, begin, end);
+    if (correlation != 0) out_.trace.add_launch(kProcess, correlation, thread, begin, end);
+  }
+
+  void annotation(const RawEvent& e) {
+    Nanos begin = 0, end = 0;
+    const Times times = times_of(e, begin, end);
+    if (times == Times::kBad) return;
+    const std::uint32_t thread = out_.trace.thread(id_of(e.pid), id_of(e.tid));
+    unescape_into(e.name);
+    if (e.phase == 'B') {
+      open_[thread].emplace_back(text_, begin);
+    } else if (e.phase == 'E') {
+      auto& open = open_[thread];
+      if (open.empty()) return;
+      out_.trace.add_annotation(open.back().first, kProcess, thread, open.back().second, begin);
+      open.pop_back();
+    } else if (times == Times::kNoDuration || end < begin) {
+      out_.trace.add_annotation(text_, kProcess, thread, begin, kNoTime);
+    } else {
+      out_.trace.add_annotation(text_, kProcess, thread, begin, end);
+    }
+  }
+
+  void span(const RawEvent& e) {
+    fsdp::Span s;
+    Nanos issued = 0;
+    std::string unit;
+    if (times_of(e, s.begin, s.end) != Times::kGood) return;
+    for (int k = 0; k <= static_cast<int>(fsdp::SpanKind::kStep); ++k) {
+      if (e.category_text == fsdp::name_of(static_cast<fsdp::SpanKind>(k))) s.kind = static_cast<fsdp::SpanKind>(k);
+    }
+    s.rank = static_cast<std::int32_t>(int_or(e.pid, 1000) / 1000 - 1);
+    s.lane = static_cast<fsdp::Lane>(std::clamp<std::int64_t>(int_or(e.tid, 0) / 10, 0, fsdp::kLaneCount - 1));
+    for_each_member(e.args, [&](std::string_view key, std::string_view value) {
+      if (key == "id") s.id = static_cast<std::uint32_t>(int_or(value, 0));
+      if (key == "step") s.step = static_cast<std::int32_t>(int_or(value, 0));
+      if (key == "unit_index")
+        s.unit = static_cast<fsdp::UnitId>(std::clamp<std::int64_t>(int_or(value, -1), -1, 1 << 20));
+      if (key == "bytes") s.bytes = int_or(value, 0);
+      if (key == "issued") issued = int_or(value, 0);
+      if (key == "unit") unescape(unquoted(value), unit);
+      if (key == "pass") s.pass = pass_of(unquoted(value));
+      if (key == "waits") waits_of(value, s.waits);
+    });
+    s.issued = issued;
+    if (s.unit >= 0) {
+      auto& names = out_.own.unit_names;
+      if (names.size() <= static_cast<std::size_t>(s.unit)) names.resize(static_cast<std::size_t>(s.unit) + 1);
+      names[static_cast<std::size_t>(s.unit)] = unit;
+    }
+    out_.own.spans.push_back(std::move(s));
+  }
+
+  static fsdp::Pass pass_of(std::string_view text) {
+    for (fsdp::Pass p : {fsdp::Pass::kForward, fsdp::Pass::kBackward, fsdp::Pass::kOptimizer}) {
+      if (text == fsdp::name_of(p)) return p;
+    }
+    return fsdp::Pass::kNone;
+  }
+
+  static void waits_of(std::string_view list, std::vector<std::uint32_t>& out) {
+    const char* p = list.data();
+    const char* const end = p + list.size();
+    while (p < end) {
+      std::uint32_t v = 0;
+      const auto [next, error] = std::from_chars(p, end, v);
+      if (error == std::errc()) out.push_back(v);
+      p = error == std::errc() ? next : p + 1;
+    }
+  }
+
+  void unescape_into(std::string_view raw) {
+    if (raw.find('\\') == std::string_view::npos) {
+      text_.assign(raw);
+    } else {
+      unescape(raw, text_);
+    }
+  }
+
+  JsonTrace& out_;
+  TraceFacts& facts_;
+  std::string text_;
+  std::map<std::uint32_t, std::vector<std::pair<std::string, Nanos>>> open_;
+};
+
+void read_members(const std::map<std::string, std::string>& members, TraceFacts& facts) {
+  auto find = [&](const char* key) -> std::string_view {
+    const auto it = members.find(key);
+    return it == members.end() ? std::string_view() : std::string_view(it->second);
+  };
+  if (find("schema").starts_with("\"shardscope-trace/")) facts.source = TraceSource::kShardscope;
+  facts.has_base_time = to_int(find("baseTimeNanoseconds"), facts.base_time);
+  std::string distributed(find("distributedInfo"));
+  distributed.append(kScanPadding, '\0');
+  for_each_member(std::string_view(distributed).substr(0, distributed.size() - kScanPadding),
+                  [&](std::string_view key, std::string_view value) {
+                    std::int64_t v = 0;
+                    if (key == "rank" && to_int(value, v) && v >= 0) facts.rank = static_cast<int>(v);
+                    if (key == "world_size" && to_int(value, v) && v > 0) facts.world = static_cast<int>(v);
+                    if (key == "backend") facts.backend = std::string(unquoted(value));
+                  });
+}
+
+}  // namespace
+
+JsonTrace read_json_trace(const std::string& path) {
+  JsonTrace out;
+  TraceFacts& facts = out.trace.facts;
+  facts.path = path;
+  EventReader events(path);
+  Reader reader(out);
+  events.read([&](const RawEvent& e) { reader.event(e); });
+  reader.close_annotations();
+  facts.text_bytes = events.bytes();
+  facts.events = events.events();
+  facts.defects = events.defects();
+  facts.partial = facts.defects.any();
+  read_members(events.members(), facts);
+  if (facts.source == TraceSource::kShardscope) {
+    for (fsdp::Span& s : out.own.spans)
+      s.begin += facts.base_time, s.end += facts.base_time, s.issued += facts.base_time;
+  } else {
+    out.own = {};
+  }
+  out.trace.finish();
+  return out;
+}
+
+}  // namespace harness
