@@ -42,7 +42,7 @@ struct Curve {
 };
 
 Curve train(const Golden& g, const std::string& wrap, const fsdp::UnitOptions& unit,
-          const fsdp::SchedulerOptions& schedule, int steps) {
+            const fsdp::SchedulerOptions& schedule, int steps) {
   std::vector<std::vector<StepResult>> results(static_cast<std::size_t>(g.world));
   fsdp::run_ranks(g.world, [&](fsdp::RankWorld& w) {
     fsdp::MemoryMeter meter;
@@ -113,7 +113,7 @@ TEST(Goldens, HoldForEveryPrefetch) {
   using fsdp::BackwardPrefetch;
   for (const int forward : {0, 1, 3}) {
     for (const auto& [backward, depth] : {std::pair{BackwardPrefetch::kNone, 1}, std::pair{BackwardPrefetch::kPost, 1},
-                                         std::pair{BackwardPrefetch::kPre, 1}, std::pair{BackwardPrefetch::kPre, 2}}) {
+                                          std::pair{BackwardPrefetch::kPre, 1}, std::pair{BackwardPrefetch::kPre, 2}}) {
       fsdp::SchedulerOptions o;
       o.forward_prefetch = forward;
       o.backward_prefetch = backward;

@@ -1,0 +1,186 @@
+// Bytes of a training step: the host and the meta world make the same requests, the prediction of `plan` holds to the
+// byte, and passing a budget ends the step as OutOfMemory, wherever it happens.
+#include <gmock/gmock.h>
+
+#include "fsdp/core/errors.h"
+#include "fsdp/device/virtual/virtual_device.h"
+#include "fsdp/module/counting_allocator.h"
+#include "fsdp/plan/wrap_policy.h"
+#include "fsdp/schedule/scripted_step.h"
+#include "harness/workload/trainer.h"
+#include "tests/module/ranks.h"
+
+namespace harness {
+namespace {
+
+using fsdp::MemoryCategory;
+
+ModelSettings model(const std::string& family) {
+  ModelSettings m;
+  m.family = family;
+  m.layers = 3, m.dim = 64, m.heads = 4, m.kv_heads = family == "llama" ? 2 : 4, m.ffn = 176, m.vocab = 131, m.seq = 32;
+  return m;
+}
+
+struct Measured {
+  std::vector<std::int64_t> trace;  // of the second step
+  fsdp::MemoryPeak peak;
+  fsdp::BytesByCategory category_peaks{};
+  fsdp::Bytes resident = 0;
+};
+
+fsdp::UnitPlan plan_of(const ModelSettings& m, const std::string& wrap, const fsdp::UnitOptions& o = {}) {
+  return fsdp::make_unit_plan(describe_model(m), fsdp::parse_wrap(wrap, o), o);
+}
+
+Measured measure(const ModelSettings& m, bool meta, const fsdp::UnitPlan& plan, fsdp::Device& device,
+                 fsdp::Collectives& collectives) {
+  fsdp::MemoryMeter meter;
+  Measured result;
+  TrainerSettings s;
+  s.model = m;
+  s.batch = 2;
+  s.meta = meta;
+  {
+    Trainer trainer(s, plan, device, collectives, meter);
+    result.resident = meter.live();
+    trainer.step();
+    meter.reset_peak();
+    fsdp::set_allocation_trace(&result.trace);
+    trainer.step();
+    fsdp::set_allocation_trace(nullptr);
+    EXPECT_EQ(meter.live(), result.resident) << "a step leaves nothing behind";
+    result.peak = meter.peak();
+    result.category_peaks = meter.peak_by_category();
+  }
+  EXPECT_EQ(meter.live(), 0);
+  return result;
+}
+
+Measured on_host(const ModelSettings& m, const fsdp::UnitPlan& plan, int world) {
+  Measured first;
+  fsdp::run_ranks(world, [&](fsdp::RankWorld& w) {
+    Measured r = measure(m, false, plan, w.device, w.collectives);
+    if (w.rank == 0) first = std::move(r);
+  });
+  return first;
+}
+Measured on_meta(const ModelSettings& m, const fsdp::UnitPlan& plan, int world) {
+  fsdp::VirtualDevice device;
+  fsdp::VirtualCollectives collectives(device, world, [](const fsdp::CollectiveCall&) { return fsdp::Nanos{1000}; });
+  return measure(m, true, plan, device, collectives);
+}
+
+// Below this the host takes scratch of a few bytes that meta does not.
+std::vector<std::int64_t> large(const std::vector<std::int64_t>& trace) {
+  constexpr std::int64_t kFloor = 4096;
+  std::vector<std::int64_t> out;
+  for (const std::int64_t n : trace)
+    if (std::abs(n) >= kFloor) out.push_back(n);
+  return out;
+}
+
+TEST(StepMemory, HostAndMetaMakeTheSameSequenceOfRequests) {
+  for (const std::string family : {"llama", "gpt-neox"}) {
+    for (const std::string wrap : {"root", "block", "sublayer", "class:Linear"}) {
+      SCOPED_TRACE(family + " " + wrap);
+      const ModelSettings m = model(family);
+      const auto plan = plan_of(m, wrap);
+      const Measured host = on_host(m, plan, 2), meta = on_meta(m, plan, 2);
+      EXPECT_GT(large(host.trace).size(), 100u);
+      EXPECT_EQ(large(host.trace), large(meta.trace));
+      EXPECT_EQ(host.peak.total, meta.peak.total);
+      EXPECT_EQ(host.resident, meta.resident);
+      EXPECT_EQ(host.category_peaks, meta.category_peaks);
+    }
+  }
+}
+
+TEST(StepMemory, IsWhatThePlanPredicts) {
+  const ModelSettings m = model("llama");
+  const auto tree = describe_model(m);
+  for (const auto strategy : {fsdp::Strategy::kFullShard, fsdp::Strategy::kShardGradOp, fsdp::Strategy::kNoShard}) {
+    for (const int world : {1, 2}) {
+      for (const std::string wrap : {"root", "block", "sublayer"}) {
+        SCOPED_TRACE(std::string(fsdp::name_of(strategy)) + " " + wrap + " over " + std::to_string(world));
+        fsdp::UnitOptions o;
+        o.strategy = strategy;
+        const auto plan = plan_of(m, wrap, o);
+        std::vector<fsdp::UnitBytes> bytes;
+        std::vector<fsdp::UnitTraits> traits;
+        for (const auto& unit : plan.units) {
+          bytes.push_back(fsdp::unit_bytes(unit, tree, world, 8));
+          traits.push_back(fsdp::unit_traits(unit, bytes.back(), world));
+        }
+        const auto want = fsdp::predict_memory(traits, bytes, fsdp::make_script(tree, plan), {}, world);
+        const Measured got = on_meta(m, plan, world);
+        for (const auto c : {MemoryCategory::kParameters, MemoryCategory::kGradients, MemoryCategory::kOptimizer,
+                             MemoryCategory::kUnsharded, MemoryCategory::kReduce})
+          EXPECT_EQ(got.category_peaks[static_cast<std::size_t>(c)], want.category_peaks[static_cast<std::size_t>(c)])
+              << fsdp::name_of(c);
+      }
+    }
+  }
+}
+
+TEST(StepMemory, PassingTheBudgetIsOutOfMemoryWithItsCauseWhereverItHappens) {
+  const ModelSettings m = model("llama");
+  const auto plan = plan_of(m, "block");
+  const Measured free_run = on_meta(m, plan, 2);
+  fsdp::VirtualDevice device;
+  fsdp::VirtualCollectives collectives(device, 2, [](const fsdp::CollectiveCall&) { return fsdp::Nanos{1000}; });
+  TrainerSettings s;
+  s.model = m;
+  s.batch = 2;
+  s.meta = true;
+  int in_backward = 0;
+  const fsdp::Bytes span = free_run.peak.total - free_run.resident;
+  for (int percent = 1; percent <= 100; percent += 3) {
+    fsdp::MemoryMeter meter;
+    {
+      Trainer trainer(s, plan, device, collectives, meter);
+      trainer.step();  // records the order: the step after it prefetches and has the larger peak
+      meter.set_budget(free_run.resident + span * percent / 100);
+      if (percent == 100) {
+        EXPECT_NO_THROW(trainer.step());
+        continue;
+      }
+      try {
+        trainer.step();
+        ADD_FAILURE() << "fits into " << percent << " % of its peak";
+      } catch (const fsdp::OutOfMemory& e) {
+        EXPECT_EQ(e.budget, free_run.resident + span * percent / 100);
+        EXPECT_THAT(e.cause, testing::MatchesRegex(".*, (forward|backward|optimizer), .*"));
+        in_backward += e.cause.find("backward") != std::string::npos;
+      }
+    }
+    EXPECT_EQ(meter.live(), 0) << "nothing is left after unwinding";
+  }
+  EXPECT_GT(in_backward, 0) << "some of the budgets end in backward";
+}
+
+TEST(StepMemory, OutOfMemoryKeepsItsTypeThroughBackwardOnTheHost) {
+  const ModelSettings m = model("llama");
+  const auto plan = plan_of(m, "block");
+  const Measured free_run = on_host(m, plan, 1);
+  bool seen = false;
+  try {
+    fsdp::run_ranks(1, [&](fsdp::RankWorld& w) {
+      fsdp::MemoryMeter meter;
+      TrainerSettings s;
+      s.model = m;
+      s.batch = 2;
+      Trainer trainer(s, plan, w.device, w.collectives, meter);
+      trainer.step();
+      meter.set_budget(free_run.peak.total - 1);
+      trainer.step();
+    });
+  } catch (const fsdp::OutOfMemory& e) {
+    seen = true;
+    EXPECT_EQ(e.budget, free_run.peak.total - 1);
+  }
+  EXPECT_TRUE(seen);
+}
+
+}  // namespace
+}  // namespace harness
