@@ -25,6 +25,7 @@ Rendezvous::Rendezvous(const Options& options) : impl_(std::make_unique<Impl>())
   o.port = static_cast<std::uint16_t>(options.port);
   o.isServer = options.rank == 0;
   o.waitWorkers = false;
+  if (o.isServer && options.listen_fd >= 0) o.masterListenFd = options.listen_fd;
   o.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(options.timeout));
   const std::string where = options.host + ":" + std::to_string(options.port);
   try {

@@ -19,6 +19,22 @@ void RankProgress::note_collective(fsdp::CollectiveKind kind, fsdp::UnitId unit,
   collective_.store(packed, std::memory_order_relaxed);
 }
 
+fsdp::Bytes ring_bytes(const fsdp::CollectiveCall& call, int group_size) {
+  const fsdp::Bytes bytes = call.count * size_of(call.in_dtype);
+  switch (call.kind) {
+    case fsdp::CollectiveKind::kAllGather:
+    case fsdp::CollectiveKind::kReduceScatter:
+      return bytes * (group_size - 1);  // `count` is one rank's part
+    case fsdp::CollectiveKind::kAllReduce:
+      return 2 * bytes * (group_size - 1) / group_size;
+    case fsdp::CollectiveKind::kBroadcast:
+      return group_size > 1 ? bytes : 0;
+    case fsdp::CollectiveKind::kBarrier:
+      return 0;
+  }
+  return 0;
+}
+
 std::string RankProgress::where() const {
   const std::string step = ", step " + std::to_string(step_.load(std::memory_order_relaxed));
   std::string text;

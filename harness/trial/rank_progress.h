@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fsdp/comm/collectives.h"
@@ -30,15 +31,29 @@ class RankProgress {
   std::atomic<bool> named_{false};
 };
 
-// Passes every call on and notes collectives in the progress.
+// Bytes that one rank sends for the call by the ring formulas, in the dtype that travels: (W-1)/W of the full
+// buffer for an all-gather or a reduce-scatter, twice that for an all-reduce, all of it for a broadcast.
+fsdp::Bytes ring_bytes(const fsdp::CollectiveCall& call, int group_size);
+
+// Passes every call on, notes it in the progress, and counts.
 class WatchedCollectives final : public fsdp::Collectives {
  public:
+  struct Counts {
+    std::int64_t calls = 0;
+    fsdp::Bytes sent = 0;
+  };
+
   WatchedCollectives(fsdp::Collectives& inner, RankProgress& progress) : inner_(inner), progress_(progress) {}
+  // Since the last call of take_counts().
+  Counts take_counts() { return std::exchange(counts_, Counts{}); }
+
   int rank() const override { return inner_.rank(); }
   int world() const override { return inner_.world(); }
   int group_size(fsdp::Communicator c) const override { return inner_.group_size(c); }
   void enqueue(fsdp::Lane lane, const fsdp::CollectiveCall& call) override {
     progress_.note_collective(call.kind, call.unit, call.pass);
+    ++counts_.calls;
+    counts_.sent += ring_bytes(call, inner_.group_size(call.communicator));
     inner_.enqueue(lane, call);
   }
   std::vector<std::uint64_t> exchange(std::uint64_t value) override { return inner_.exchange(value); }
@@ -48,6 +63,7 @@ class WatchedCollectives final : public fsdp::Collectives {
  private:
   fsdp::Collectives& inner_;
   RankProgress& progress_;
+  Counts counts_;
 };
 
 }  // namespace harness

@@ -1,0 +1,92 @@
+// shardscope-rank: the process of one rank of a trial. Not called by people; `shardscope run` and `sweep` start it.
+//   --control-fd N   speaks the protocol of messages.h over this inherited socket
+//   --probe          prints what this LibTorch can do, as JSON, and ends
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "fsdp/core/errors.h"
+#include "harness/trial/rank_link.h"
+#include "harness/trial/rank_progress.h"
+#include "harness/trial/rank_session.h"
+#include "harness/trial/rank_world.h"
+
+namespace harness {
+namespace {
+
+int probe() {
+  std::cout << nlohmann::json(torch_environment()).dump() << "\n";
+  return 0;
+}
+
+// LibTorch's destructors take a tenth of a second and have nothing to say.
+[[noreturn]] void leave(int code) {
+  std::cout.flush();
+  std::cerr.flush();
+  _exit(code);
+}
+
+// Of what the exception in flight makes the case.
+RankEvent failure_in_flight() {
+  RankEvent e;
+  e.kind = RankEvent::Kind::kFailed;
+  try {
+    throw;
+  } catch (const fsdp::OutOfMemory& x) {
+    e.status = Status::kOom, e.reason = x.what(), e.cause = x.cause;
+  } catch (const fsdp::TimeoutError& x) {
+    e.status = Status::kTimeout, e.reason = x.what();
+  } catch (const fsdp::CommError& x) {
+    e.status = Status::kCommError, e.reason = x.what();
+  } catch (const fsdp::ConfigError& x) {
+    e.status = Status::kConfigError, e.reason = x.what();
+  } catch (const fsdp::EnvironmentError& x) {
+    e.status = Status::kConfigError, e.reason = x.what();
+  } catch (const std::bad_alloc&) {
+    e.status = Status::kOom, e.reason = "[rank] the system has no more memory for this process";
+  } catch (const std::exception& x) {
+    e.status = Status::kCrashed, e.reason = std::string(x.what()).substr(0, std::strcspn(x.what(), "\n"));
+    std::cerr << x.what() << std::endl;
+  }
+  return e;
+}
+
+int run(int control_fd) {
+  RankLink link(control_fd);
+  RankProgress progress;
+  std::unique_ptr<RankWorld> world;
+  try {
+    const RankJob job = rank_job_from_json(link.read_first_line());
+    link.start([&] { return progress.where(); }, [] { leave(0); });
+    world = std::make_unique<RankWorld>(job, progress);
+    serve(job.settings, *world, link, progress);
+    link.next();  // until the launcher has heard every rank, and closes: link ends this process
+  } catch (...) {
+    RankEvent e = failure_in_flight();
+    e.where = progress.where();
+    if (world) world->abort(e.reason);
+    link.send(e);
+  }
+  leave(1);
+}
+
+}  // namespace
+}  // namespace harness
+
+int main(int argc, char** argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // the launcher sets it too, before exec
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--probe") == 0) return harness::probe();
+    if (std::strcmp(argv[i], "--control-fd") == 0 && i + 1 < argc) return harness::run(std::atoi(argv[i + 1]));
+  }
+  std::cerr << "shardscope-rank is started by `shardscope run` and `shardscope sweep`; "
+               "--probe says what its LibTorch can do\n";
+  return 2;
+}

@@ -1,0 +1,41 @@
+// RankWorld: everything that one rank of a trial needs, built from its job: device, transports, collectives, plan,
+// model, data, optimizer. The host world; the others come in beside it. Used from one thread, but for abort().
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+
+#include "harness/trial/messages.h"
+#include "harness/trial/rank_progress.h"
+
+namespace harness {
+
+class RankWorld {
+ public:
+  // Meets the other ranks on the way. Throws ConfigError, EnvironmentError, OutOfMemory, CommError, TimeoutError.
+  RankWorld(const RankJob& job, RankProgress& progress);
+  ~RankWorld();
+  RankWorld(const RankWorld&) = delete;
+  RankWorld& operator=(const RankWorld&) = delete;
+
+  // All ranks have come here.
+  void barrier();
+  // One training step. At its end ranks compare the hash of what they have issued: CommError that names both sides.
+  void step();
+  // Losses and norms of the steps so far are in the result, those of later ones are not.
+  void stop_keeping_numbers();
+  // The steps from here on are recorded, numbered from 0.
+  void begin_trace();
+  RankResult result();
+  // Ends the waits of the other ranks for this one. Thread-safe.
+  void abort(const std::string& reason) noexcept;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// LibTorch's version, the instruction sets in use, threads.
+std::map<std::string, std::string> torch_environment();
+
+}  // namespace harness

@@ -1,0 +1,180 @@
+// run_trial with the real shardscope-rank: the whole path from settings to a record, and how real ranks die.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "fsdp/core/clock.h"
+#include "harness/trial/trial.h"
+
+namespace harness {
+namespace {
+using testing::HasSubstr;
+
+constexpr fsdp::Nanos kSecond = 1'000'000'000;
+
+struct Golden {
+  CaseSettings settings;
+  std::vector<double> losses, grad_norms;
+};
+
+Golden golden(const std::string& name) {
+  std::ifstream in(std::string(SHARDSCOPE_TEST_DATA) + "/goldens/" + name + ".json");
+  const nlohmann::json j = nlohmann::json::parse(in);
+  Golden g;
+  const auto flags = j.at("shardscope_flags").get<std::vector<std::string>>();
+  for (std::size_t i = 0; i + 1 < flags.size(); i += 2) apply_setting(g.settings, flags[i].substr(2), flags[i + 1]);
+  g.losses = j.at("losses").get<std::vector<double>>();
+  g.grad_norms = j.at("grad_norms").get<std::vector<double>>();
+  return g;
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& want, double relative) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_NEAR(got[i], want[i], relative * std::abs(want[i])) << "step " << i;
+}
+
+TrialOptions real_ranks() {
+  TrialOptions options;
+  options.rank_program = SHARDSCOPE_RANK_PROGRAM;
+  options.timeout = 60 * kSecond;
+  return options;
+}
+
+void expect_nothing_left() {
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+}
+
+class RankGolden : public testing::TestWithParam<const char*> {};
+
+TEST_P(RankGolden, LossesAndNormsAreThoseOfPyTorch) {
+  const Golden g = golden(GetParam());
+  const CaseRecord r = run_trial(g.settings, real_ranks());
+  ASSERT_EQ(r.status, Status::kOk) << r.reason;
+  expect_near(r.losses, g.losses, 1e-5);
+  expect_near(r.grad_norms, g.grad_norms, 1e-5);
+  ASSERT_TRUE(r.partition);
+  EXPECT_EQ(sum(*r.partition), *r.traced_step_ns);
+  EXPECT_EQ(r.steps.size(), static_cast<std::size_t>(g.settings.world * g.settings.steps));
+  for (const StepRow& s : r.steps) EXPECT_EQ(sum(s.classes), s.length);
+  EXPECT_GT(*r.step_ns, 0);
+  EXPECT_GT(*r.peak_bytes, 0);
+  EXPECT_FALSE(r.peak_cause.empty());
+  EXPECT_EQ(r.units, 3);  // root and two blocks
+  EXPECT_EQ(r.overlap_pct.has_value(), g.settings.world > 1);
+  EXPECT_EQ(r.environment.count("libtorch"), 1U);
+  EXPECT_EQ(r.environment.at("cpu_threads"), "1");
+  expect_nothing_left();
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, RankGolden, testing::Values("tiny_w1", "tiny_w2", "tiny_w3"));
+
+TEST(RankGolden, ATinyRunTakesLittleTime) {
+  const Golden g = golden("tiny_w2");
+  const fsdp::Nanos begin = fsdp::steady_now();
+  EXPECT_EQ(run_trial(g.settings, real_ranks()).status, Status::kOk);
+  const double seconds = static_cast<double>(fsdp::steady_now() - begin) / kSecond;
+  RecordProperty("seconds", std::to_string(seconds));
+  EXPECT_LT(seconds, 15) << "3 s on an idle machine, start-up of both ranks included";
+}
+
+TEST(RankGolden, GlooGivesTheSameNumbers) {
+  Golden g = golden("tiny_w2");
+  g.settings.collectives = "gloo";
+  const CaseRecord r = run_trial(g.settings, real_ranks());
+  ASSERT_EQ(r.status, Status::kOk) << r.reason;
+  expect_near(r.losses, g.losses, 1e-5);
+  expect_nothing_left();
+}
+
+TEST(RankGolden, AWireIsMarkedAsEmulated) {
+  Golden g = golden("tiny_w2");
+  g.settings.wire = "2ms,10GB/s";
+  g.settings.steps = 2;
+  const CaseRecord r = run_trial(g.settings, real_ranks());
+  ASSERT_EQ(r.status, Status::kOk) << r.reason;
+  EXPECT_TRUE(r.emulated);
+  EXPECT_GT(*r.step_ns, 2'000'000 * *r.collectives / 2);  // one lane: latencies add up, but for what overlaps compute
+}
+
+TEST(RankFailure, ARankKilledInMidStepIsNamedWithinFiveSeconds) {
+  for (const char* collectives : {"local", "gloo"}) {
+    CaseSettings c = golden("tiny_w2").settings;
+    c.collectives = collectives;
+    c.steps = 200;
+    TrialOptions options = real_ranks();
+    options.repeat.min = options.repeat.max = 1'000'000;
+    fsdp::Nanos killed = 0;
+    options.progress = [&](const TrialProgress& p) {
+      if (p.repetitions != 1 || killed != 0) return;
+      killed = fsdp::steady_now();
+      kill(p.pids.at(1), SIGKILL);
+    };
+    const CaseRecord r = run_trial(c, options);
+    EXPECT_LT(fsdp::steady_now() - killed, 5 * kSecond);
+    EXPECT_EQ(r.status, Status::kCrashed);
+    EXPECT_EQ(r.reason, "rank 1 was killed by SIGKILL in repetition 2");
+    expect_nothing_left();
+  }
+}
+
+TEST(RankFailure, PassingTheMemoryBudgetIsOutOfMemoryWithItsCause) {
+  CaseSettings c = golden("tiny_w2").settings;
+  apply_setting(c, "memory_budget", "1MB");
+  const CaseRecord r = run_trial(c, real_ranks());
+  EXPECT_EQ(r.status, Status::kOom);
+  EXPECT_THAT(r.reason, HasSubstr("ran out of memory"));
+  EXPECT_THAT(r.peak_cause, testing::ContainsRegex(", (forward|backward|optimizer|outside a pass), "));
+  expect_nothing_left();
+}
+
+TEST(RankFailure, ATrialThatTakesTooLongNamesTheRanksAndTheirLastCollectives) {
+  CaseSettings c = golden("tiny_w2").settings;
+  c.steps = 1'000'000;
+  TrialOptions options = real_ranks();
+  options.timeout = 3 * kSecond;
+  const CaseRecord r = run_trial(c, options);
+  EXPECT_EQ(r.status, Status::kTimeout);
+  EXPECT_THAT(r.reason, HasSubstr("from ranks 0, 1; rank 0: repetition 1, step "));
+  EXPECT_THAT(r.reason, HasSubstr("; last collective "));
+  expect_nothing_left();
+}
+
+TEST(RankFailure, ARankThatStandsStillEndsTheTrialByTheStepTimeout) {
+  CaseSettings c = golden("tiny_w2").settings;
+  c.steps = 200;
+  apply_setting(c, "step_timeout", "1s");
+  TrialOptions options = real_ranks();
+  options.repeat.min = options.repeat.max = 1'000'000;
+  options.progress = [&](const TrialProgress& p) {
+    if (p.repetitions == 1) kill(p.pids.at(1), SIGSTOP);
+  };
+  const CaseRecord r = run_trial(c, options);
+  EXPECT_EQ(r.status, Status::kTimeout);
+  EXPECT_THAT(r.reason, HasSubstr("rank 1"));
+  expect_nothing_left();
+}
+
+TEST(RankFailure, AnInterruptLeavesNothing) {
+  CaseSettings c = golden("tiny_w2").settings;
+  c.steps = 1'000'000;
+  std::atomic<bool> stop = false;
+  TrialOptions options = real_ranks();
+  options.stop = &stop;
+  options.progress = [&](const TrialProgress& p) { stop = p.doing != "while starting"; };
+  const CaseRecord r = run_trial(c, options);
+  EXPECT_EQ(r.status, Status::kSkipped);
+  EXPECT_EQ(r.reason, "interrupted");
+  expect_nothing_left();
+}
+
+}  // namespace
+}  // namespace harness
