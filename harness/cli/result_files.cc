@@ -1,0 +1,37 @@
+#include "harness/cli/result_files.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "fsdp/core/errors.h"
+#include "harness/store/store.h"
+
+namespace harness::cli {
+
+reports::ReportInput read_results(const std::string& directory) {
+  Store store = Store::open(directory);
+  reports::ReportInput input;
+  input.sweep = store.read_sweep();
+  input.cases = store.read_cases(Store::Detail::kAll);
+  return input;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  const std::string unfinished = path + ".part";
+  std::ofstream out(unfinished, std::ios::binary);
+  out << text;
+  out.close();
+  std::error_code error;
+  if (out) std::filesystem::rename(unfinished, path, error);
+  if (!out || error) {
+    const std::string why = error ? error.message() : std::strerror(errno);
+    std::filesystem::remove(unfinished, error);
+    throw fsdp::ConfigError(fmt::format("[{}] cannot be written: {}; give a path in a directory that can", path, why));
+  }
+}
+
+}  // namespace harness::cli

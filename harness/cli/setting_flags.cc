@@ -1,0 +1,45 @@
+#include "harness/cli/setting_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+namespace harness::cli {
+namespace {
+
+// Headings of --help, by the first setting below them.
+const std::map<std::string, std::string> kHeadings = {{"device", "What is run"},
+                                                      {"wrap", "How it is sharded"},
+                                                      {"forward_prefetch", "What overlaps with what"},
+                                                      {"param_dtype", "How a step computes"},
+                                                      {"collectives", "Network and memory"},
+                                                      {"hardware", "Prediction (device virtual)"},
+                                                      {"seed", "Measuring"}};
+
+}  // namespace
+
+std::string flag_of(const std::string& setting) {
+  std::string flag = "--" + setting;
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+void SettingFlags::add_to(CLI::App& command) {
+  std::string heading;
+  for (const SettingInfo& info : setting_table()) {
+    if (const auto h = kHeadings.find(info.name); h != kHeadings.end()) heading = h->second;
+    command.add_option(flag_of(info.name), given_[info.name], info.help + " (default " + info.standard + ")")
+        ->type_name(info.values)
+        ->group(heading);
+  }
+}
+
+CaseSettings SettingFlags::settings() const {
+  CaseSettings c;
+  for (const SettingInfo& info : setting_table()) {
+    const auto given = given_.find(info.name);
+    if (given != given_.end() && !given->second.empty()) apply_setting(c, info.name, given->second);
+  }
+  return c;
+}
+
+}  // namespace harness::cli

@@ -1,0 +1,128 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "fsdp/core/errors.h"
+#include "harness/cli/command_words.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/interrupt.h"
+#include "harness/cli/plan_view.h"
+#include "harness/cli/progress_line.h"
+#include "harness/cli/result_files.h"
+#include "harness/cli/trials.h"
+#include "harness/sweep/quantities.h"
+#include "harness/trial/environment.h"
+#include "reports/csv.h"
+
+namespace harness::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SweepFlags {
+  std::string spec, directory, launcher = "local";
+  bool dry_run = false, strict = false, extend = false;
+};
+
+std::string predicted_memory(const SweepCase& c) {
+  if (!c.config_error.empty()) return "config_error: " + c.config_error;
+  if (!c.environment_error.empty()) return "skipped: " + c.environment_error;
+  const PlanView view = make_plan_view(c.settings);
+  const fsdp::Bytes budget = memory_budget_of(c.settings);
+  const bool over = budget != fsdp::MemoryMeter::kNoBudget && view.peak_bytes > budget;
+  return fmt::format("{:>3} units  {:>11} + activations{}", view.units.size(), format_bytes(view.peak_bytes),
+                     over ? "   above memory_budget " + c.settings.memory_budget : "");
+}
+
+void dry_run(const SweepSpec& spec) {
+  const std::vector<SweepCase> cases = expand(spec);
+  std::size_t widest = 0;
+  for (const SweepCase& c : cases) widest = std::max(widest, axes_text(c.axes).size());
+  for (const SweepCase& c : cases)
+    std::cout << fmt::format("{:<{}}  {}\n", axes_text(c.axes), widest, predicted_memory(c));
+  std::cout << fmt::format("{} cases, {} to {} repetitions each, {} per trial at most\n", cases.size(), spec.repeat.min,
+                           spec.repeat.max, exact_nanos(spec.timeout));
+}
+
+void keep_trace(const std::string& directory, const CaseRecord& r) {
+  if (r.spans.empty()) return;
+  const fs::path traces = fs::path(directory) / "traces";
+  fs::create_directories(traces);
+  write_trace((traces / (r.id + ".json.gz")).string(), r);
+}
+
+void sweep(const SweepFlags& flags) {
+  if (flags.launcher != "local") {
+    throw fsdp::ConfigError(fmt::format("[--launcher] \"{}\" is not in this version; use local", flags.launcher));
+  }
+  const SweepSpec spec = read_spec(flags.spec);
+  if (flags.dry_run) return dry_run(spec);
+  if (flags.directory.empty())
+    throw fsdp::ConfigError("[-o] is missing; give a directory for the results, for instance -o out/first");
+  refuse_foreign_launcher();
+  SweepOptions options;
+  options.directory = flags.directory;
+  options.extend = flags.extend;
+  options.command = command_words();
+  options.environment = host_environment();
+  options.stop = &catch_interrupts();
+  ProgressLine line;
+  SweepHooks hooks;
+  hooks.before_case = [&](const SweepProgress& p, const SweepCase& c) { line.begin_case(p, c); };
+  hooks.after_case = [&](const SweepProgress& p, const SweepCase& c, const CaseRecord& r) {
+    keep_trace(flags.directory, r);
+    line.end_case(p, c, r);
+  };
+  const SweepOutcome outcome = run_sweep(spec, options, real_trials(), hooks);
+  const reports::ReportInput results = read_results(flags.directory);
+  write_file((fs::path(flags.directory) / "results.csv").string(), reports::cases_csv(results.sweep, results.cases));
+  std::cerr << fmt::format("{} of {} cases in {}: {}\n", outcome.progress.finished, outcome.progress.total,
+                           flags.directory, counts_text(outcome.progress));
+  if (outcome.interrupted) {
+    std::cerr << "interrupted; the same command goes on\n";
+    return ends_with(kInterrupted);
+  }
+  for (const auto& [status, n] : outcome.progress.by_status) {
+    if (flags.strict && !measured(status)) ends_with(kNegative);
+  }
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("sweep", "Runs every case of a spec into a directory; goes on where it was stopped");
+  auto flags = std::make_shared<SweepFlags>();
+  command->add_option("SPEC", flags->spec, "the spec, a YAML file")->required();
+  command->add_option("-o,--output", flags->directory, "directory of the results; made if it is not there")
+      ->type_name("DIR");
+  command->add_flag("--dry-run", flags->dry_run,
+                    "lists the cases with the memory that is predicted for them; runs nothing");
+  command->add_flag("--strict", flags->strict, "ends with 1 if a case is neither ok nor near_oom");
+  command->add_flag("--extend", flags->extend, "adds the cases of a changed spec to the results that are there");
+  command->add_option("--launcher", flags->launcher, "who starts the ranks (default local)")->type_name("local");
+  command->footer(
+      "Each case runs in fresh processes. A case that runs out of memory, hangs or crashes is a row with its reason. "
+      "Stop\n"
+      "at any time: what is finished is kept, and the same command goes on.\n\n"
+      "A spec:\n"
+      "  base: {model: llama, set: {layers: 8, dim: 256}, steps: 4, wire: \"200us,2GB/s\", memory_budget: 400MiB}\n"
+      "  axes:\n"
+      "    wrap: [root, \"blocks:4\", block, sublayer]\n"
+      "    backward_prefetch: [none, pre]\n"
+      "  exclude: [{wrap: root, backward_prefetch: pre}]\n"
+      "  repeat: {min: 6, max: 30, relative_ci: 2%, time: 30s}\n"
+      "  trace: one          # or none\n"
+      "  timeout: 120s       # per trial\n"
+      "Keys of base and axes are the settings of `shardscope run --help`, with underscores.\n\n"
+      "Written into DIR: results.db, results.csv, traces/CASE.json.gz, logs/CASE/rankN.log.\n\n"
+      "Examples:\n"
+      "  shardscope sweep scripts/experiments/quickstart.yaml --dry-run\n"
+      "  shardscope sweep scripts/experiments/quickstart.yaml -o out/quickstart && shardscope report out/quickstart");
+  command->callback([flags] { sweep(*flags); });
+}
+
+}  // namespace harness::cli
