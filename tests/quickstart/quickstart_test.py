@@ -126,7 +126,7 @@ class Quickstart(unittest.TestCase):
             self.assertTrue(r["reason"])
 
     def test_emulated_wires_are_marked(self):
-        self.assertEqual({r["emulated"] for r in self.csv_rows() if r["status"] == "ok"}, {"1"})
+        self.assertEqual({r["emulated"] for r in self.csv_rows() if r["status"] == "ok"}, {"true"})
 
     def test_the_report_is_one_file_without_a_network(self):
         page = (self.done / "report.html").read_text(encoding="utf-8")
