@@ -22,14 +22,14 @@ function labelColumns(rows, width) {
     at += column.width;
     return column;
   });
-  return { columns, width: axes.length ? at + 10 : 0 };
+  return { columns, width: axes.length ? at + 10 : 6 };
 }
 
 // rows: [{i, label, parts: [{value, colour, label, text}], total, text, note, hatched}]; limit: {value, text}
 function drawBars(where, rows, { kind, axisName, limit, emptyText }) {
   const width = Math.max(280, where.clientWidth);
   const phone = width < 620;
-  const labels = phone ? { columns: [], width: 0 } : labelColumns(rows, width);
+  const labels = phone ? { columns: [], width: 6 } : labelColumns(rows, width);
   const top = Math.max(limit ? limit.value * 1.02 : 0, ...rows.map((r) => r.total || 0)) || 1;
   const scale = scaleFormat(kind, top);
   const right = Math.max(44, ...rows.map((r) => (r.total ? widthOf(r.text) + 14 : 0)));

@@ -30,7 +30,7 @@ function tableRows(columns) {
     const c = caseAt(i);
     if (table.off.has(c.status)) return false;
     if (!words.length) return true;
-    const text = (c.id + ' ' + statuses[c.status][0] + ' ' + sweep().axes.map((a, k) => a.name + ' ' + (a.values[c.at[k]] || '')).join(' ') + ' ' + c.peak_cause + ' ' + (c.reason || '')).toLowerCase();
+    const text = (c.id + ' ' + statuses[c.status][0] + ' ' + sweep().axes.map((a, k) => a.values[c.at[k]] || '').join(' ') + ' ' + c.peak_cause + ' ' + (c.reason || '')).toLowerCase();
     return words.every((w) => text.includes(w));
   });
   const column = columns.find((k) => k.name === table.sort);
