@@ -49,6 +49,11 @@ std::string seconds(Nanos t) {
   return text;
 }
 
+// Gloo throws one type for everything.
+bool is_timeout(const std::string& why) {
+  return why.find("imed out") != std::string::npos || why.find("imeout") != std::string::npos;
+}
+
 // What ranks must agree on, in words. `number` counts the calls of the communicator.
 std::string describe(const CollectiveCall* call, std::uint64_t number) {
   std::string text = call == nullptr ? "exchange" : std::string(name_of(call->kind));
@@ -114,6 +119,7 @@ class GlooTransport final : public Transport {
   const int rank_;
   const std::vector<int> members_;
   const Nanos timeout_;
+  Nanos wait_timeout_ = 0;  // timeout_, longer while connecting
   ThreadMemory memory_;
   std::vector<std::byte> scratch_;
   std::unique_ptr<Gloo> gloo_;
@@ -135,17 +141,24 @@ GlooTransport::GlooTransport(Rendezvous& rendezvous, const std::string& group, i
                              Nanos timeout)
     : rendezvous_(rendezvous), group_(group), rank_(rank), members_(std::move(members)), timeout_(timeout) {
   if (world() == 1) return;
-  auto options = Gloo::Options::create(milliseconds(timeout));
+  // Ranks start apart from each other; a step's deadline is not the one for that.
+  wait_timeout_ = std::max(timeout, rendezvous.impl().options.timeout);
+  auto options = Gloo::Options::create(milliseconds(wait_timeout_));
   options->threads = 1;
   try {
     options->devices.push_back(device_for(rendezvous.host()));
-    gloo_ = std::make_unique<Gloo>(c10::make_intrusive<c10d::PrefixStore>(key("connect"), rendezvous.impl().store),
-                                   rank, world(), options);
+    auto store = c10::make_intrusive<c10d::PrefixStore>(key("connect"), rendezvous.impl().store);
+    gloo_ = std::make_unique<Gloo>(std::move(store), rank, world(), options);
+    everybodys(0, 0);  // nobody leaves while others still connect
   } catch (const std::exception& e) {
-    throw TimeoutError("[gloo] " + name(rank) + " did not reach all " + std::to_string(world()) + " ranks of group '" +
-                       group + "' within " + seconds(timeout) + ": " + first_line(e.what()) +
-                       "; start every rank, and name the network in GLOO_SOCKET_IFNAME if there are several");
+    const std::string why = first_line(e.what());
+    const std::string text = "[gloo] " + name(rank) + " did not reach all " + std::to_string(world()) +
+                             " ranks of group '" + group + "': " + why +
+                             "; start every rank, and name the network in GLOO_SOCKET_IFNAME if there are several";
+    if (is_timeout(why)) throw TimeoutError(text);
+    throw CommError(text);
   }
+  wait_timeout_ = timeout;
   watcher_ = std::thread([this] { watch(); });
 }
 
@@ -195,7 +208,7 @@ void GlooTransport::send(int to, const void* p, std::size_t n, int tag) {
 
 void GlooTransport::finish() {
   for (std::size_t i = 0; i < pending_.size(); ++i) {  // only this thread changes the list
-    if (stopped_by_peer_.load(std::memory_order_acquire) || !pending_[i]->wait(milliseconds(timeout_))) {
+    if (stopped_by_peer_.load(std::memory_order_acquire) || !pending_[i]->wait(milliseconds(wait_timeout_))) {
       throw CommError("ended by a peer");
     }
   }

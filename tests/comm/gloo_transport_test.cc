@@ -12,19 +12,34 @@
 
 namespace fsdp::testing {
 
+namespace {
+
+// One store for the whole program, a client per rank: connecting is what takes time.
+struct Store {
+  Store() {
+    for (int r = 0; r < 4; ++r)
+      clients[r] = std::make_unique<Rendezvous>(Rendezvous::Options{.port = server.port(), .rank = 1});
+  }
+  Rendezvous server{Rendezvous::Options{}};
+  std::array<std::unique_ptr<Rendezvous>, 4> clients;
+  int groups = 0;
+};
+Store& store() {
+  static Store s;
+  return s;
+}
+
+}  // namespace
+
 std::vector<World> worlds_under_test() {
   const auto gloo = [](int world, Nanos timeout, const RankMain& rank_main) {
-    Rendezvous server({});
+    const std::string group = "group " + std::to_string(++store().groups);
     std::vector<int> members(static_cast<std::size_t>(world));
     std::iota(members.begin(), members.end(), 0);
-    // Clients outlive all transports: a rank that ends early still has peers who ask the store why.
-    std::vector<std::unique_ptr<Rendezvous>> clients(static_cast<std::size_t>(world));
     return run_threads(
         world,
         [&](int rank) {
-          auto& client = clients[static_cast<std::size_t>(rank)];
-          client = std::make_unique<Rendezvous>(Rendezvous::Options{.port = server.port(), .rank = 1});
-          return make_gloo_transport(*client, "shard", rank, members, timeout);
+          return make_gloo_transport(*store().clients[static_cast<std::size_t>(rank)], group, rank, members, timeout);
         },
         rank_main);
   };
