@@ -15,7 +15,8 @@ class ShardedModel::Impl {
   Impl(Module& root, const UnitPlan& plan, const ShardedModelOptions& options, Device& device, Collectives& collectives,
        MemoryMeter* meter)
       : units_(root, plan, options, collectives),
-        scheduler_(units_.traits(tree_of(root)), options.scheduler, device, collectives, units_, meter) {
+        scheduler_(units_.traits(tree_of(root)), options.scheduler, device, collectives, units_, meter),
+        meter_(meter) {
     if (meter != nullptr) meter->set_unit_namer(&Impl::unit_name, this);
     const std::vector<Module*> modules = modules_of(root);
     for (UnitId u = 0; u < units_.count(); ++u) {
@@ -32,6 +33,7 @@ class ShardedModel::Impl {
   }
   ~Impl() {
     for (Module* m : hooked_) m->set_hooks(nullptr);
+    if (meter_ != nullptr) meter_->set_unit_namer(nullptr, nullptr);
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -97,6 +99,7 @@ class ShardedModel::Impl {
 
   TorchUnits units_;
   Scheduler scheduler_;
+  MemoryMeter* meter_;
   std::deque<Hooks> hooks_;  // addresses stay
   std::vector<Module*> hooked_;
 };
