@@ -14,7 +14,10 @@ from command import Checks, DATA, run_json
 WRAPS = ["root", "block", "blocks:2", "sublayer", "size:9000", "class:Linear"]
 STRATEGIES = ["full_shard", "shard_grad_op", "no_shard"]
 PREFETCH = [(0, "none"), (1, "pre"), (1, "post"), (2, "pre:2")]
-RELATIVE, STEPS = 1e-5, 5
+STEPS = 5
+# Norms from the fourth step on: AdamW divides a gradient that is nearly zero by itself, so where the sum of a few products
+# rounds differently an element moves by another step; losses average that away.
+WITHIN = {"losses": [1e-5] * 5, "grad_norms": [1e-5] * 3 + [1e-4] * 2}
 
 check = Checks()
 
@@ -25,8 +28,8 @@ def compare(name, golden, settings):
     check(got["status"] == "ok", f"{what}: {got['status']} {got['reason']}")
     for key in ("losses", "grad_norms"):
         pairs = list(zip(got[key], golden[key]))[:STEPS]
-        worst = max(abs(a - b) / abs(b) for a, b in pairs) if len(pairs) == STEPS else float("inf")
-        check(worst <= RELATIVE, f"{what}: {key} off by {worst:.2e} relative")
+        off = [abs(a - b) / abs(b) for a, b in pairs]
+        check(len(off) == STEPS and all(o <= w for o, w in zip(off, WITHIN[key])), f"{what}: {key} off by {off} relative")
 
 
 def combinations(whole):
