@@ -251,17 +251,17 @@ struct Scheduler::State {
 
   // ---- reductions
   // ------------------------------------------------------------------------------------------------------
-  void retire_oldest_reduce() {
+  void retire_oldest_reduce(SpanKind reason = SpanKind::kWait) {
     const Reduce r = reduces.front();
     reduces.pop_front();
-    wait(Lane::kCompute, r.done);
+    wait(Lane::kCompute, r.done, reason);
     note({.verb = Verb::kReleaseReduce, .lane = Lane::kCompute, .unit = r.unit, .pass = pass, .slot = r.slot});
     memory.release_reduce_input(r.unit);
     free_reduce_slots.push_back(r.slot);
   }
   void reduce(UnitId u) {
     Unit& unit = at(u);
-    while (free_reduce_slots.empty()) retire_oldest_reduce();
+    while (free_reduce_slots.empty()) retire_oldest_reduce(SpanKind::kMemoryWait);
     const int slot = free_reduce_slots.front();
     free_reduce_slots.pop_front();
     note({.verb = Verb::kAcquireReduce, .unit = u, .pass = pass, .slot = slot});

@@ -18,9 +18,15 @@ std::vector<CliffCause> causes_of(const CurvePoint& fast, const CurvePoint& slow
   std::vector<CliffCause> grown;
   if (!fast.partition || !slow.partition) return grown;
   double total = 0;
+  constexpr auto kOverlapped = static_cast<std::size_t>(PartitionClass::kOverlapped);
+  const auto growth = [&](std::size_t i) {
+    return static_cast<double>((*slow.partition)[i]) / slow.work -
+           static_cast<double>((*fast.partition)[i]) / fast.work;
+  };
   for (std::size_t i = 0; i < kPartitionClassCount; ++i) {
-    const double d =
-        static_cast<double>((*slow.partition)[i]) / slow.work - static_cast<double>((*fast.partition)[i]) / fast.work;
+    if (i == kOverlapped) continue;
+    // Compute is all of it: what moves between "alone" and "overlapped" has not grown.
+    const double d = growth(i) + (i == static_cast<std::size_t>(PartitionClass::kCompute) ? growth(kOverlapped) : 0);
     if (d <= 0) continue;
     total += d;
     grown.push_back({static_cast<PartitionClass>(i), d});

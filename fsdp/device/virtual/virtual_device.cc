@@ -43,9 +43,15 @@ Event VirtualDevice::record(Lane lane) {
 void VirtualDevice::wait(Lane lane, Event event, SpanKind reason) {
   if (!event.pending()) return;
   if (lane == Lane::kHost) return synchronize(event);
-  (void)reason;
-  const Reached& r = events_[event.id - 1];
+  const Reached r = events_[event.id - 1];
   LaneState& l = lane_at(lane);
+  // What the lane lacks is a place, not data: said by a span of the lane's own, for the partition.
+  if (const Nanos from = std::max({host_, l.free, l.ready});
+      recording_ && reason == SpanKind::kMemoryWait && from < r.at) {
+    Span s;
+    s.id = ++next_span_, s.step = step_, s.lane = lane, s.kind = reason, s.issued = host_, s.begin = from, s.end = r.at;
+    spans_.push_back(std::move(s));
+  }
   l.ready = std::max(l.ready, r.at);
   if (recording_ && r.span != 0) l.waits.push_back(r.span);
 }
