@@ -72,7 +72,7 @@ void add_header(const harness::SweepRecord& sweep, std::string& out) {
 void add_case(const harness::SweepRecord& sweep, const harness::CaseRecord& c, std::string& out) {
   Row row(out);
   row.add(c.id);
-  row.add(std::string(status_text(c.status)));
+  row.add(std::string(harness::name_of(c.status)));
   row.add(c.reason);
   for (const auto& axis : sweep.axes) {
     const std::string* value = setting(c, axis.first);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <utility>
 
+#include "harness/advise/cliffs.h"
 #include "reports/neighbours.h"
 #include "reports/text.h"
 
@@ -131,7 +132,7 @@ void say_gain_over_standard(const Context& x, Writer& w) {
     w.say("; that is the default");
   } else if (!cost_of(x.at(*x.f.standard), x.f.per_token)) {
     w.say("; the default (").link(x.name(*x.f.standard), *x.f.standard).say(") ended as ");
-    w.strong(std::string(status_text(x.at(*x.f.standard).status)));
+    w.strong(std::string(harness::name_of(x.at(*x.f.standard).status)));
   } else {
     w.say(", ").strong(percent_text(1 - x.cost(best) / x.cost(*x.f.standard)) + " less");
     w.say(x.f.per_token ? " time per token than the default (" : " than the default (");
@@ -220,7 +221,8 @@ void say_cause(const Context& x, const Growth& g, Writer& w) {
     w.say("a mix of ").strong(std::string(class_text(first.cls))).say(amount(first) + " and ");
     w.strong(std::string(class_text(second.cls))).say(amount(second));
   } else {
-    w.strong(std::string(class_text(first.cls))).say(amount(first) + ": " + std::string(explanation_of(first.cls)));
+    w.strong(std::string(class_text(first.cls)))
+        .say(amount(first) + ", " + std::string(harness::meaning_of(first.cls)));
   }
   const std::string where = largest_part(x.at(*x.f.worst), first.cls);
   if (!where.empty()) w.say("; its largest part is at ").strong(where);

@@ -1,8 +1,10 @@
 #include "reports/neighbours.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <map>
+
+#include "harness/advise/cliffs.h"
 
 namespace reports {
 namespace {
@@ -10,14 +12,8 @@ namespace {
 using harness::CaseRecord;
 using harness::Status;
 
-constexpr double kCliffChange = 0.10;  // metrics 9.1 (1)
-constexpr double kCliffFactor = 3;     // metrics 9.1 (3)
-
 constexpr auto kCompute = static_cast<std::size_t>(harness::PartitionClass::kCompute);
 constexpr auto kOverlapped = static_cast<std::size_t>(harness::PartitionClass::kOverlapped);
-
-// A line of two or three points has no "other neighbours" to stand out from.
-constexpr std::size_t kPointsForSlope = 4;
 
 double work_of(const CaseRecord& c, bool per_token) {
   if (!per_token || !c.tokens_per_s || !c.step_ns) return 1;
@@ -48,41 +44,38 @@ NeighbourStep step_between(const ReportInput& input, std::size_t from, std::size
   return step;
 }
 
-double median_of(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  const std::size_t n = v.size();
-  return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+harness::CurvePoint curve_point(const CaseRecord& c, bool per_token) {
+  const double work = work_of(c, per_token);
+  harness::CurvePoint p;
+  p.measured = !c.predicted;
+  p.y = *cost_of(c, per_token);
+  // Without an interval nothing is told apart.
+  p.low = static_cast<double>(c.step_ci_low_ns.value_or(0)) / work;
+  p.high = c.step_ci_high_ns ? static_cast<double>(*c.step_ci_high_ns) / work : std::numeric_limits<double>::infinity();
+  return p;
 }
 
-void mark_cliffs(std::vector<NeighbourStep>& steps) {
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const double up = std::fabs(std::log1p(steps[i].change));
-    bool stands_out = true;
-    if (steps.size() + 1 >= kPointsForSlope) {
-      std::vector<double> others;
-      for (std::size_t j = 0; j < steps.size(); ++j) {
-        if (j != i) others.push_back(std::fabs(std::log1p(steps[j].change)));
-      }
-      stands_out = up >= kCliffFactor * median_of(others);
+// `line`: the cases between which the steps lie.
+void mark_cliffs(const ReportInput& input, const Line& line, std::vector<NeighbourStep>& steps, bool per_token) {
+  std::vector<harness::CurvePoint> curve;
+  for (const std::size_t i : line) curve.push_back(curve_point(input.cases[i], per_token));
+  for (const harness::Cliff& cliff : harness::find_cliffs(curve)) {
+    const std::size_t fast = line[cliff.fast], slow = line[cliff.slow];
+    for (NeighbourStep& s : steps) {
+      s.cliff = s.cliff || (s.from == fast && s.to == slow) || (s.from == slow && s.to == fast);
     }
-    // max/min - 1 of the pair, whichever is the slower.
-    steps[i].cliff = std::expm1(up) >= kCliffChange && steps[i].disjoint && stands_out;
   }
 }
 
 std::vector<NeighbourStep> steps_on(const ReportInput& input, const Line& line, std::size_t axis, bool per_token) {
+  Line timed = line;
+  std::erase_if(timed, [&](std::size_t i) { return !cost_of(input.cases[i], per_token); });
   std::vector<NeighbourStep> steps;
-  std::optional<std::size_t> before;
-  for (const std::size_t i : line) {
-    const CaseRecord& c = input.cases[i];
-    if (!harness::measured(c.status) || !cost_of(c, per_token)) continue;
-    if (before) {
-      steps.push_back(step_between(input, *before, i, per_token));
-      steps.back().axis = axis;
-    }
-    before = i;
+  for (std::size_t k = 0; k + 1 < timed.size(); ++k) {
+    steps.push_back(step_between(input, timed[k], timed[k + 1], per_token));
+    steps.back().axis = axis;
   }
-  mark_cliffs(steps);
+  mark_cliffs(input, timed, steps, per_token);
   return steps;
 }
 

@@ -244,7 +244,7 @@ void SharedTables::write(JsonWriter& json) const {
 
 void write_case(JsonWriter& json, const CaseRecord& c, const std::vector<int>& at, const std::string& packed_timeline,
                 const ReportOptions& options, SharedTables& tables) {
-  json.begin_object().field("id", c.id).field("status", status_text(c.status));
+  json.begin_object().field("id", c.id).field("status", harness::name_of(c.status));
   if (!c.reason.empty()) json.key("reason").value(std::string_view(c.reason), kReasonLimit);
   write_array(json, "at", at);
   write_numbers(json, c);

@@ -11,7 +11,6 @@ namespace reports {
 namespace {
 
 using harness::PartitionClass;
-using harness::Status;
 
 // Three significant digits, never an exponent.
 std::string three_digits(double v) {
@@ -69,28 +68,6 @@ std::string count_text(std::int64_t n, std::string_view singular, std::string_vi
   return fmt::format("{} {}", grouped(n), n == 1 ? singular : plural);
 }
 
-std::string_view status_text(Status s) {
-  switch (s) {
-    case Status::kOk:
-      return "ok";
-    case Status::kNearOom:
-      return "near_oom";
-    case Status::kOom:
-      return "oom";
-    case Status::kTimeout:
-      return "timeout";
-    case Status::kCrashed:
-      return "crashed";
-    case Status::kCommError:
-      return "comm_error";
-    case Status::kConfigError:
-      return "config_error";
-    case Status::kSkipped:
-      return "skipped";
-  }
-  return "?";
-}
-
 std::string_view class_text(PartitionClass c) {
   switch (c) {
     case PartitionClass::kCompute:
@@ -132,30 +109,6 @@ std::string_view collective_text(fsdp::SpanKind k) {
     default:
       return "";
   }
-}
-
-std::string_view explanation_of(PartitionClass c) {
-  switch (c) {
-    case PartitionClass::kExposedAllGatherForward:
-    case PartitionClass::kExposedAllGatherBackward:
-    case PartitionClass::kExposedReduceScatter:
-    case PartitionClass::kExposedOther:
-      return "communication-bound";
-    case PartitionClass::kHost:
-      return "launch-bound: the units are too small";
-    case PartitionClass::kMemoryWait:
-      return "waiting for memory";
-    case PartitionClass::kCopy:
-      return "packing and unpacking";
-    case PartitionClass::kCompute:
-    case PartitionClass::kOverlapped:
-      return "contention or smaller matrix products";
-    case PartitionClass::kOptimizer:
-      return "the optimizer";
-    case PartitionClass::kIdle:
-      return "waiting between ranks or kernels";
-  }
-  return "";
 }
 
 std::optional<fsdp::Bytes> bytes_from(std::string_view text) {

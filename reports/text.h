@@ -17,10 +17,8 @@ std::string ratio_text(double ratio);             // 2.913 -> "2.91x"
 std::string rate_text(double tokens_per_second);  // "12,300 tokens/s"
 std::string count_text(std::int64_t n, std::string_view singular, std::string_view plural);  // "1 unit", "9 units"
 
-std::string_view status_text(harness::Status s);             // the words of the CSV
-std::string_view class_text(harness::PartitionClass c);      // "exposed all-gather, forward"
-std::string_view collective_text(fsdp::SpanKind k);          // "all-gather"; empty when it is none
-std::string_view explanation_of(harness::PartitionClass c);  // what growth of the class says: "communication-bound"
+std::string_view class_text(harness::PartitionClass c);  // "exposed all-gather, forward"
+std::string_view collective_text(fsdp::SpanKind k);      // "all-gather"; empty when it is none
 
 // "400MiB", "1.5GB", "1024": bytes; std::nullopt for "none", "" and what is no size.
 std::optional<fsdp::Bytes> bytes_from(std::string_view text);
