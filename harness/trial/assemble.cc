@@ -6,6 +6,7 @@
 
 #include "fsdp/core/errors.h"
 #include "harness/sweep/quantities.h"
+#include "harness/trial/case_units.h"
 #include "harness/trial/environment.h"
 
 namespace harness {
@@ -85,6 +86,16 @@ void add_once(std::vector<std::string>& warnings, const std::string& text) {
 }
 }  // namespace
 
+void fill_units(CaseRecord& record, const CaseSettings& settings) {
+  const fsdp::UnitPlan plan = plan_of(settings);
+  record.unit_table = unit_records(settings, plan);
+  record.units = static_cast<std::int64_t>(record.unit_table.size());
+  fsdp::Bytes largest = 0;
+  for (const UnitRecord& u : record.unit_table) largest = std::max(largest, u.unsharded_bytes);
+  record.largest_unit_bytes = largest;
+  for (const std::string& note : plan.notes) add_once(record.warnings, note);
+}
+
 CaseRecord begin_record(const CaseSettings& settings) {
   CaseRecord record;
   record.id = case_id(settings);
@@ -113,11 +124,6 @@ void fill_samples(CaseRecord& record, const CaseSettings& settings, const std::v
 
 void fill_results(CaseRecord& record, const CaseSettings& settings, const std::vector<RankResult>& results) {
   SHARDSCOPE_CHECK(!results.empty(), "no rank");
-  record.unit_table = results.front().units;
-  record.units = static_cast<std::int64_t>(record.unit_table.size());
-  fsdp::Bytes largest = 0;
-  for (const UnitRecord& u : record.unit_table) largest = std::max(largest, u.unsharded_bytes);
-  record.largest_unit_bytes = largest;
   const double world = static_cast<double>(results.size());
   record.losses = over_ranks(
       results, [](const RankResult& r) -> auto& { return r.losses; }, [=](double s) { return s / world; });

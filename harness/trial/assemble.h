@@ -12,6 +12,9 @@ namespace harness {
 // A record with everything that is known before a case has run: id, settings, environment, command.
 CaseRecord begin_record(const CaseSettings& settings);
 
+// The units' table, their number, the largest; the plan's notes become warnings. Throws fsdp::ConfigError.
+void fill_units(CaseRecord& record, const CaseSettings& settings);
+
 // Samples -> step_ns and its statistics, tokens_per_s.
 void fill_samples(CaseRecord& record, const CaseSettings& settings, const std::vector<fsdp::Nanos>& samples,
                   RepeatStop stop);

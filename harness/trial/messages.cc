@@ -47,12 +47,6 @@ auto parse_line(const std::string& line, const char* what, Parse parse) {
   }
 }
 
-// A unit as an array, in the order of UnitRecord.
-Json to_json_array(const UnitRecord& u) {
-  return Json::array({u.name, u.parameters, u.unsharded_bytes, u.shard_bytes, u.reduce_bytes, u.strategy});
-}
-UnitRecord unit_from(const Json& j) { return {j.at(0), j.at(1), j.at(2), j.at(3), j.at(4), j.at(5)}; }
-
 // A span as an array: id, step, lane, kind, unit, pass, then issued, begin, end as differences, bytes, waits.
 // A traced repetition has thousands; the rank is the result's.
 Json to_json_array(const fsdp::Span& s, fsdp::Nanos base) {
@@ -87,8 +81,7 @@ fsdp::Span span_from(const Json& j, fsdp::Nanos base, int rank) {
 
 Json result_json(const RankResult& r) {
   const fsdp::Nanos base = r.spans.empty() ? 0 : r.spans.front().issued;
-  Json units = Json::array(), spans = Json::array();
-  for (const UnitRecord& u : r.units) units.push_back(to_json_array(u));
+  Json spans = Json::array();
   for (const fsdp::Span& s : r.spans) spans.push_back(to_json_array(s, base));
   return {{"rank", r.rank},
           {"losses", numbers(r.losses)},
@@ -100,7 +93,6 @@ Json result_json(const RankResult& r) {
             {"pass", r.peak.where.pass}}},
           {"category_peaks", r.category_peaks},
           {"peak_cause", r.peak_cause},
-          {"units", units},
           {"spans_base", base},
           {"spans", spans},
           {"traced_step_ns", r.traced_step_ns},
@@ -121,7 +113,6 @@ RankResult result_from(const Json& j) {
   r.peak.where.pass = enum_from<fsdp::Pass>(peak.at("pass"), static_cast<int>(fsdp::Pass::kOptimizer) + 1);
   r.category_peaks = j.at("category_peaks");
   r.peak_cause = j.at("peak_cause");
-  for (const Json& u : j.at("units")) r.units.push_back(unit_from(u));
   for (const Json& s : j.at("spans")) r.spans.push_back(span_from(s, j.at("spans_base"), r.rank));
   r.traced_step_ns = j.at("traced_step_ns").get<std::vector<fsdp::Nanos>>();
   r.collectives_per_step = j.at("collectives_per_step");

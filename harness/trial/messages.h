@@ -49,7 +49,6 @@ struct RankResult {
   fsdp::MemoryPeak peak;
   fsdp::BytesByCategory category_peaks{};
   std::string peak_cause;
-  std::vector<UnitRecord> units;
   std::vector<fsdp::Span> spans;  // traced repetition, empty without
   std::vector<fsdp::Nanos> traced_step_ns;
   std::int64_t collectives_per_step = 0;

@@ -46,7 +46,8 @@ int rank_of_cause(const Failure& f) {
 std::string sentence_of(const Failure& f) {
   std::string text = "rank " + std::to_string(f.rank);
   text += f.kind == Failure::Kind::kReported ? (f.status == Status::kOom ? " ran out of memory: " : ": ") : " ";
-  text += f.reason;
+  // Of an out-of-memory the tag says nothing new.
+  text += f.status == Status::kOom && f.reason.starts_with("[memory] ") ? f.reason.substr(9) : f.reason;
   if (!f.where.empty()) text += " (" + f.where + ")";
   const std::string log = last_lines(f.log);
   if (!log.empty()) text += "; its log ends: " + log;

@@ -13,8 +13,7 @@
 #include "fsdp/comm/wire.h"
 #include "fsdp/core/errors.h"
 #include "fsdp/device/host/host_device.h"
-#include "fsdp/plan/wrap_policy.h"
-#include "fsdp/schedule/scripted_step.h"
+#include "harness/trial/case_units.h"
 #include "harness/workload/trainer.h"
 
 namespace harness {
@@ -85,23 +84,6 @@ TrainerSettings trainer_settings(const CaseSettings& c) {
   return t;
 }
 
-fsdp::UnitPlan plan_of(const CaseSettings& c) {
-  const fsdp::UnitOptions defaults = unit_options_of(c);
-  return fsdp::make_unit_plan(describe_model(model_of(c)), fsdp::parse_wrap(c.wrap, defaults), defaults);
-}
-
-std::vector<UnitRecord> unit_records(const RankJob& job, const fsdp::UnitPlan& plan) {
-  const fsdp::ModuleTree tree = describe_model(model_of(job.settings));
-  std::vector<UnitRecord> records;
-  for (const fsdp::UnitSpec& unit : plan.units) {
-    const fsdp::UnitBytes bytes = fsdp::unit_bytes(unit, tree, job.world, 0);
-    const fsdp::UnitTraits traits = fsdp::unit_traits(unit, bytes, job.world);
-    records.push_back({unit.name, unit.numel, traits.unsharded_bytes, bytes.parameters, bytes.reduce,
-                       std::string(name_of(unit.options.strategy))});
-  }
-  return records;
-}
-
 std::vector<std::string> names_of(const fsdp::UnitPlan& plan) {
   std::vector<std::string> names;
   for (const fsdp::UnitSpec& unit : plan.units) names.push_back(unit.name);
@@ -127,8 +109,6 @@ class RankWorld::Impl {
         watched_(collectives_, progress),
         trainer_(trainer_settings(job.settings), plan_, device_, watched_, meter_.meter) {
     result_.rank = job.rank;
-    result_.units = unit_records(job_, plan_);
-    result_.warnings = plan_.notes;
   }
   ~Impl() { device_.cancel(); }  // lanes may still write into the trainer's buffers
 

@@ -240,6 +240,7 @@ bool may_run(const CaseSettings& settings, CaseRecord& record) {
     record.emulated = wire_of(settings).on;
     record.predicted = settings.device == "virtual";
     record.warnings = setting_warnings(settings);
+    fill_units(record, settings);
     return true;
   } catch (const fsdp::ConfigError& e) {
     record.status = Status::kConfigError;

@@ -26,7 +26,6 @@ RankResult result(int rank, const std::vector<fsdp::Nanos>& lengths, fsdp::Nanos
   r.gradient_square_sums = {9.0, 16.0 * rank};
   r.peak.total = 100 * (rank + 1);
   r.peak_cause = "cause of " + std::to_string(rank);
-  r.units = {{"root", 1, 40, 20, 40, "full_shard"}, {"b", 1, 80, 40, 80, "full_shard"}};
   fsdp::Nanos at = 0;
   std::uint32_t id = 0;
   for (std::size_t s = 0; s < lengths.size(); ++s) {
@@ -117,8 +116,6 @@ TEST(Assemble, PeakIsTheLargestRanksAndNearTheBudgetIsNearOom) {
   EXPECT_EQ(record.status, Status::kOk);
   EXPECT_EQ(record.peak_bytes, 200);
   EXPECT_EQ(record.peak_cause, "cause of 1");
-  EXPECT_EQ(record.largest_unit_bytes, 80);
-  EXPECT_EQ(record.units, 2);
 
   apply_setting(c, "memory_budget", "211B");
   fill_results(record = {}, c, {result(0, {10}, 0), result(1, {10}, 0)});
@@ -127,6 +124,20 @@ TEST(Assemble, PeakIsTheLargestRanksAndNearTheBudgetIsNearOom) {
   fill_results(record = {}, c, {result(0, {10}, 0), result(1, {10}, 0)});
   EXPECT_EQ(record.status, Status::kNearOom);
   EXPECT_NE(record.reason.find("200 B on rank 1"), std::string::npos) << record.reason;
+}
+
+TEST(Assemble, UnitsAreThoseOfThePlanWithPaddedBytes) {
+  CaseRecord record;
+  fill_units(record, two_ranks());
+  EXPECT_EQ(record.units, 3);
+  ASSERT_EQ(record.unit_table.size(), 3U);
+  // Two embeddings of 128 x 64 and a norm of 64.
+  EXPECT_EQ(record.unit_table[0].name, "root");
+  EXPECT_EQ(record.unit_table[0].parameters, 2 * 128 * 64 + 64);
+  EXPECT_EQ(record.unit_table[0].shard_bytes, record.unit_table[0].unsharded_bytes / 2);
+  // Two norms of 64, four of 64 x 64, three of 64 x 96: multiples of 32 elements, so nothing is padded.
+  EXPECT_EQ(record.unit_table[1].name, "model.layers.0");
+  EXPECT_EQ(record.largest_unit_bytes, 4 * (2 * 64 + 4 * 64 * 64 + 3 * 64 * 96));
 }
 
 TEST(Assemble, RecordsOfUntracedRunsHaveNoPartition) {

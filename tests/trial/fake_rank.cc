@@ -147,7 +147,6 @@ void result(const harness::RankJob& job, bool traced) {
   r.gradient_square_sums = {9.0, 9.0 - 2.0 * job.rank};
   r.peak.total = 900 + 60 * job.rank;
   r.peak_cause = "unit of rank " + std::to_string(job.rank);
-  r.units = {{"root", 10, 64, 32, 64, "full_shard"}, {"model.layers.0", 30, 128, 64, 128, "full_shard"}};
   r.collectives_per_step = 5;
   r.communicated_bytes_per_step = 640;
   r.warnings = {"a warning of every rank"};

@@ -49,7 +49,6 @@ TEST(Messages, ResultComesBackToTheLastBit) {
   r.peak.where = {2, fsdp::Pass::kBackward};
   r.category_peaks = {7, 6, 5, 4, 3, 2, 1};
   r.peak_cause = "model.layers.3, backward, activations";
-  r.units = {{"root", 10, 64, 32, 16, "full_shard"}};
   r.spans = {{7,
               3,
               1,
@@ -96,10 +95,6 @@ TEST(Messages, ResultComesBackToTheLastBit) {
   EXPECT_EQ(b.peak.where.pass, fsdp::Pass::kBackward);
   EXPECT_EQ(b.category_peaks, r.category_peaks);
   EXPECT_EQ(b.peak_cause, r.peak_cause);
-  ASSERT_EQ(b.units.size(), 1U);
-  EXPECT_EQ(b.units[0].name, "root");
-  EXPECT_EQ(b.units[0].reduce_bytes, 16);
-  EXPECT_EQ(b.units[0].strategy, "full_shard");
   ASSERT_EQ(b.spans.size(), 2U);
   for (int i = 0; i < 2; ++i) {
     const fsdp::Span &x = b.spans[i], &y = r.spans[i];

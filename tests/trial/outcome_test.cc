@@ -26,7 +26,7 @@ TEST(Outcome, OutOfMemoryExplainsTimeoutsAndCommErrors) {
   const Outcome o = outcome_of(seen);
   EXPECT_EQ(o.status, Status::kOom);
   EXPECT_EQ(o.cause, "root, forward, activations");
-  EXPECT_EQ(o.reason, "rank 1 ran out of memory: [memory] too much");
+  EXPECT_EQ(o.reason, "rank 1 ran out of memory: too much");
 }
 
 TEST(Outcome, AmongEqualsTheFirstIsTheCause) {

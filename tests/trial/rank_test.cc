@@ -1,4 +1,5 @@
 // run_trial with the real shardscope-rank: the whole path from settings to a record, and how real ranks die.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -46,6 +47,15 @@ TrialOptions real_ranks() {
   options.rank_program = SHARDSCOPE_RANK_PROGRAM;
   options.timeout = 60 * kSecond;
   return options;
+}
+
+// True while the process is there and not a zombie.
+bool lives(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  if (!std::getline(in, line)) return false;
+  const auto paren = line.rfind(')');
+  return paren != std::string::npos && line.at(paren + 2) != 'Z' && line.at(paren + 2) != 'X';
 }
 
 void expect_nothing_left() {
@@ -174,6 +184,35 @@ TEST(RankFailure, AnInterruptLeavesNothing) {
   EXPECT_EQ(r.status, Status::kSkipped);
   EXPECT_EQ(r.reason, "interrupted");
   expect_nothing_left();
+}
+
+TEST(RankFailure, KillingTheLauncherLeavesNoRank) {
+  CaseSettings c = golden("tiny_w2").settings;
+  c.steps = 1'000'000;
+  int pipe_ends[2];
+  ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
+  const pid_t launcher = fork();
+  ASSERT_GE(launcher, 0);
+  if (launcher == 0) {
+    TrialOptions options = real_ranks();
+    options.progress = [&](const TrialProgress& p) {
+      if (p.doing != "while starting" && write(pipe_ends[1], p.pids.data(), 2 * sizeof(pid_t)) < 0) _exit(1);
+    };
+    run_trial(c, options);
+    _exit(0);
+  }
+  pid_t pids[2];
+  ASSERT_EQ(read(pipe_ends[0], pids, sizeof pids), static_cast<ssize_t>(sizeof pids));
+  for (const pid_t pid : pids) EXPECT_EQ(kill(pid, 0), 0);
+  kill(launcher, SIGKILL);
+  ASSERT_EQ(waitpid(launcher, nullptr, 0), launcher);
+  const fsdp::Nanos deadline = fsdp::steady_now() + 5 * kSecond;
+  for (const pid_t pid : pids) {
+    while (lives(pid) && fsdp::steady_now() < deadline) fsdp::sleep_until(fsdp::steady_now() + 1'000'000);
+    EXPECT_FALSE(lives(pid)) << pid;
+  }
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
 }
 
 }  // namespace

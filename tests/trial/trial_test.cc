@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
@@ -109,8 +110,7 @@ TEST_F(TrialOutcome, AGoodRunFillsTheRecord) {
   EXPECT_THAT(r.grad_norms, ElementsAre(std::sqrt(18.0), 4.0));
   EXPECT_EQ(r.peak_bytes, 960);
   EXPECT_EQ(r.peak_cause, "unit of rank 1");
-  EXPECT_EQ(r.units, 2);
-  EXPECT_EQ(r.largest_unit_bytes, 128);
+  EXPECT_EQ(r.units, 5);  // root and the four blocks of the default model
   EXPECT_EQ(r.collectives, 5);
   EXPECT_EQ(r.communicated_bytes, 640);
   EXPECT_EQ(r.partition_rank, 1);
@@ -181,6 +181,7 @@ TEST_F(TrialOutcome, OutOfMemoryKeepsItsCause) {
   EXPECT_EQ(r.peak_cause, "root, forward, unsharded parameters");
   EXPECT_THAT(r.reason, HasSubstr("rank 1 ran out of memory"));
   EXPECT_THAT(r.reason, HasSubstr("64 B"));
+  EXPECT_GT(r.largest_unit_bytes, 0);  // what did not fit is in the row
 }
 
 TEST_F(TrialOutcome, ACommErrorOfAllIsACommError) {
@@ -237,6 +238,29 @@ TEST_F(TrialOutcome, SettingsThatContradictEachOtherAreAConfigErrorWithoutAnyPro
   const CaseRecord r = run("");
   EXPECT_EQ(r.status, Status::kConfigError);
   EXPECT_THAT(r.reason, HasSubstr("nccl"));
+}
+
+TEST_F(TrialOutcome, AWrapThatMatchesNothingIsAConfigErrorWithoutAnyProcess) {
+  settings_.wrap = "class:NoSuchLayer";
+  options_.rank_program = "/nonexistent";
+  const CaseRecord r = run("");
+  EXPECT_EQ(r.status, Status::kConfigError);
+  EXPECT_THAT(r.reason, HasSubstr("NoSuchLayer"));
+}
+
+TEST_F(TrialOutcome, TrialsOfTwoThreadsDoNotMeet) {
+  setenv("FAKE_RANK", "", 1);
+  CaseSettings other = settings_;
+  other.world = 3;
+  CaseRecord first, second;
+  std::thread thread([&] { first = run_trial(other, options_); });
+  second = run_trial(settings_, options_);
+  thread.join();
+  EXPECT_EQ(first.status, Status::kOk) << first.reason;
+  EXPECT_EQ(second.status, Status::kOk) << second.reason;
+  EXPECT_THAT(first.samples, ElementsAre(3000));
+  EXPECT_THAT(second.samples, ElementsAre(2000));
+  EXPECT_EQ(open_descriptors(), descriptors_);
 }
 
 TEST_F(TrialOutcome, AMissingRankProgramIsAnErrorOfTheEnvironment) {
