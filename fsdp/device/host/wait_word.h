@@ -1,6 +1,7 @@
 // WaitWord: a 32-bit word in memory that threads, or processes over one mapping, wait on: a short spin, then a futex
 // with a deadline. Zeroed memory is a valid WaitWord, so it can live in a fresh mapping.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -40,10 +41,8 @@ class WaitWord {
   // No clock is read unless it has to sleep.
   template <class Reached>
   bool wait(Reached reached, Nanos timeout) const {
-    for (int i = 0; i < kSpins; ++i) {
-      if (reached(load())) return true;
-      detail::pause_core();
-    }
+    if (reached(load())) return true;
+    if (spin(reached)) return true;
     const Nanos deadline = detail::deadline_after(timeout);
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     bool in_time = true, done = false;
@@ -58,15 +57,29 @@ class WaitWord {
   }
 
  private:
-  // About 2 us: ranks share few cores, and a spinning waiter may hold the core that the awaited thread needs.
-  static constexpr int kSpins = 60;
+  // Pauses before sleeping, 10 to 40 ns each. Ranks share few cores, and a spinning waiter may hold the core that the
+  // awaited thread needs: spinning is kept up only where it has helped.
+  static constexpr std::uint32_t kFewestSpins = 16, kMostSpins = 128;
+
+  template <class Reached>
+  bool spin(Reached reached) const {
+    const std::uint32_t spins = std::clamp(spins_.load(std::memory_order_relaxed), kFewestSpins, kMostSpins);
+    for (std::uint32_t i = 0; i < spins; ++i) {
+      detail::pause_core();
+      if (!reached(load())) continue;
+      spins_.store(2 * spins, std::memory_order_relaxed);
+      return true;
+    }
+    spins_.store(spins / 2, std::memory_order_relaxed);
+    return false;
+  }
 
   void wake() const noexcept {
     if (sleepers_.load(std::memory_order_seq_cst) != 0) detail::futex_wake_all(value_, kScope);
   }
 
   std::atomic<std::uint32_t> value_{0};
-  mutable std::atomic<std::uint32_t> sleepers_{0};
+  mutable std::atomic<std::uint32_t> sleepers_{0}, spins_{0};
 };
 
 }  // namespace fsdp
