@@ -27,11 +27,15 @@ std::string cpu_model() {
 }
 
 bool changes_measurements(std::string_view name) {
-  static constexpr std::array<std::string_view, 14> kPrefixes = {"OMP_",    "GOMP_", "KMP_",        "MKL_",     "DNNL_",
-                                                                 "ONEDNN_", "ATEN_", "TORCH_",      "PYTORCH_", "GLOO_",
-                                                                 "NCCL_",   "CUDA_", "SHARDSCOPE_", "MALLOC_"};
-  if (name == "LD_PRELOAD" || name == "GLIBC_TUNABLES") return true;
-  return std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](std::string_view p) { return name.starts_with(p); });
+  static constexpr std::array<std::string_view, 13> kPrefixes = {
+      "OMP_",   "GOMP_",    "KMP_",  "MKL_",  "DNNL_",       "ONEDNN_", "ATEN_",
+      "TORCH_", "PYTORCH_", "GLOO_", "NCCL_", "SHARDSCOPE_", "MALLOC_"};
+  static constexpr std::array<std::string_view, 7> kNames = {"LD_PRELOAD",           "GLIBC_TUNABLES",
+                                                             "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+                                                             "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS",
+                                                             "CUDA_MODULE_LOADING"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
+         std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](std::string_view p) { return name.starts_with(p); });
 }
 
 std::string quoted(const std::string& text) {

@@ -154,13 +154,13 @@ class Trial {
     }
     if (phase_ == Phase::kStarting) {
       phase_ = Phase::kRepeating;
-      repeating_since_ = fsdp::steady_now();
       return ask(RankCommand::kRepeat);
     }
     fsdp::Nanos slowest = 0;
     for (const Answer& a : answers_) slowest = std::max(slowest, a.ns);
     samples_.push_back(slowest / std::max(1, settings_.steps));
-    stop_ = repeat_decision(options_.repeat, samples_, fsdp::steady_now() - repeating_since_);
+    repeating_ += slowest;
+    stop_ = repeat_decision(options_.repeat, samples_, repeating_);
     if (stop_ == RepeatStop::kContinue) return ask(RankCommand::kRepeat);
     phase_ = Phase::kFinishing;
     ask(options_.trace ? RankCommand::kTrace : RankCommand::kFinish);
@@ -219,7 +219,8 @@ class Trial {
   std::vector<fsdp::Nanos> samples_;
   RepeatStop stop_ = RepeatStop::kMax;
   Phase phase_ = Phase::kStarting;
-  fsdp::Nanos deadline_ = 0, repeating_since_ = 0;
+  fsdp::Nanos deadline_ = 0;
+  fsdp::Nanos repeating_ = 0;  // time of the repetitions so far, warm-up apart
   bool done_ = false;
   std::optional<Outcome> outcome_;
 };

@@ -136,6 +136,14 @@ TEST_F(TrialOutcome, WithoutTracingThereIsNoPartition) {
   EXPECT_THAT(r.samples, ElementsAre(2000));
 }
 
+TEST_F(TrialOutcome, RepetitionEndsWhenItsTimeIsSpent) {
+  options_.repeat = {2, 100, 0.02, 3 * (2000 + 4000 + 6000)};  // of the first three repetitions, on the slower rank
+  const CaseRecord r = run("");
+  EXPECT_EQ(r.status, Status::kOk) << r.reason;
+  EXPECT_THAT(r.samples, ElementsAre(2000, 4000, 6000));
+  EXPECT_EQ(r.stopped_by, "time");
+}
+
 TEST_F(TrialOutcome, ALogDirectoryHoldsWhatEachRankSaid) {
   options_.log_dir = log_dir_;
   EXPECT_EQ(run("").status, Status::kOk);
