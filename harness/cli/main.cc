@@ -47,6 +47,10 @@ int unexpected(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   if (chosen.empty()) {
     const std::string word = app.remaining().empty() ? "" : app.remaining().front();
+    if (!word.empty() && word[0] == '-') {
+      return complain(kBadInput, fmt::format("{} stands before any command; name one first: {} (see shardscope --help)",
+                                             word, fmt::join(subcommands(app), ", ")));
+    }
     return complain(kBadInput, fmt::format("\"{}\" is not a command; nearest: {} (see shardscope --help)", word,
                                            nearest(word, subcommands(app))));
   }

@@ -212,18 +212,6 @@ class Sweeping {
   std::set<std::string> finished_;
 };
 
-// Every value of the boundary's setting at every point of the other axes.
-std::vector<SweepCase> boundary_cases(const SweepSpec& spec, const std::vector<SweepCase>& points) {
-  std::vector<SweepCase> out;
-  for (const SweepCase& point : points)
-    for (const std::string& value : spec.boundary->values) {
-      auto axes = point.axes;
-      axes.emplace_back(spec.boundary->setting, value);
-      out.push_back(make_case(spec, axes));
-    }
-  return out;
-}
-
 }  // namespace
 
 fsdp::Nanos SweepProgress::remaining() const {
@@ -239,7 +227,7 @@ SweepOutcome run_sweep(const SweepSpec& spec, const SweepOptions& options, const
   std::vector<SweepCase> points = expand(spec);
   if (points.empty())
     throw fsdp::ConfigError(fmt::format("[{}] exclude leaves out every case; take an entry away", spec.file));
-  const std::vector<SweepCase> cases = spec.boundary ? boundary_cases(spec, points) : points;
+  const std::vector<SweepCase> cases = all_cases(spec);
   refuse_if_nothing_can_run(cases);
   Store store = Store::open_for_writing(options.directory);
   store_sweep(store, spec, options);

@@ -92,6 +92,20 @@ std::vector<SweepCase> expand(const SweepSpec& spec) {
   }
 }
 
+std::vector<SweepCase> all_cases(const SweepSpec& spec) {
+  std::vector<SweepCase> points = expand(spec);
+  if (!spec.boundary) return points;
+  std::vector<SweepCase> out;
+  for (const SweepCase& point : points) {
+    for (const std::string& value : spec.boundary->values) {
+      auto axes = point.axes;
+      axes.emplace_back(spec.boundary->setting, value);
+      out.push_back(make_case(spec, axes));
+    }
+  }
+  return out;
+}
+
 std::vector<std::string> SweepSpec::canonical() const {
   std::vector<std::string> lines;
   for (const auto& [setting, value] : all_settings(base)) lines.push_back(setting + " is " + value);

@@ -54,6 +54,8 @@ struct SweepCase {
 // The product of the axes, the last one fastest, without the excluded; cases with the same settings once. Each case's
 // settings are checked as far as it can be done without running.
 std::vector<SweepCase> expand(const SweepSpec& spec);
+// The same with every value of the boundary's setting at every point: what the sweep may run.
+std::vector<SweepCase> all_cases(const SweepSpec& spec);
 
 // As far as it can be told without running: settings, and the wrap against the model's modules. Throws
 // fsdp::ConfigError, fsdp::EnvironmentError.
