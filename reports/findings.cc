@@ -134,7 +134,8 @@ void say_gain_over_standard(const Context& x, Writer& w) {
     w.say("; the default (").link(x.name(*x.f.standard), *x.f.standard).say(") ended as ");
     w.strong(std::string(harness::name_of(x.at(*x.f.standard).status)));
   } else {
-    w.say(", ").strong(percent_text(1 - x.cost(best) / x.cost(*x.f.standard)) + " less");
+    const double change = 1 - x.cost(best) / x.cost(*x.f.standard);
+    w.say(", ").strong(change >= 0 ? percent_text(change) + " less" : percent_text(-change) + " more");
     w.say(x.f.per_token ? " time per token than the default (" : " than the default (");
     w.link(x.name(*x.f.standard), *x.f.standard).say(", " + x.cost_text(*x.f.standard) + ")");
   }
@@ -154,7 +155,7 @@ void note_interval(const Context& x, std::vector<Sentence>& notes) {
   if (!x.f.best || !x.f.standard || *x.f.best == *x.f.standard) return;
   const CaseRecord& a = x.at(*x.f.best);
   const CaseRecord& b = x.at(*x.f.standard);
-  if (x.f.per_token || !a.step_ci_high_ns || !b.step_ci_low_ns) return;
+  if (x.f.per_token || !a.step_ci_high_ns || !b.step_ci_low_ns || a.step_ns >= b.step_ns) return;
   if (*a.step_ci_high_ns >= *b.step_ci_low_ns) {
     notes.push_back(Writer().say("The intervals of the best and the default meet: the gain is not proven.").done());
   }
@@ -211,9 +212,9 @@ std::string largest_part(const CaseRecord& c, harness::PartitionClass cls) {
 }
 
 void say_cause(const Context& x, const Growth& g, Writer& w) {
-  const auto amount = [&](const Growth::Part& p) {
-    return fmt::format(" (+{}{}, {} of what grew)", duration_text(p.ns), x.f.per_token ? " per token" : "",
-                       percent_text(p.ns / g.total));
+  const auto amount = [&](const Growth::Part& p, const std::string& meaning = "") {
+    return fmt::format(" (+{}{}, {} of what grew{})", duration_text(p.ns), x.f.per_token ? " per token" : "",
+                       percent_text(p.ns / g.total), meaning);
   };
   const auto& first = g.parts.front();
   if (first.ns / g.total < 0.5 && g.parts.size() > 1) {
@@ -221,8 +222,8 @@ void say_cause(const Context& x, const Growth& g, Writer& w) {
     w.say("a mix of ").strong(std::string(class_text(first.cls))).say(amount(first) + " and ");
     w.strong(std::string(class_text(second.cls))).say(amount(second));
   } else {
-    w.strong(std::string(class_text(first.cls)))
-        .say(amount(first) + ", " + std::string(harness::meaning_of(first.cls)));
+    w.strong(std::string(class_text(first.cls)));
+    w.say(amount(first, "; " + std::string(harness::meaning_of(first.cls))));
   }
   const std::string where = largest_part(x.at(*x.f.worst), first.cls);
   if (!where.empty()) w.say("; its largest part is at ").strong(where);
@@ -273,8 +274,9 @@ void say_oom(const Context& x, std::size_t i, Writer& w) {
   const CaseRecord& c = x.at(i);
   w.link(x.name(i), i).say(x.units_text(i) + " runs out of memory");
   if (!c.peak_cause.empty()) w.say(" at ").strong(c.peak_cause);
+  const auto budget = budget_of(c);
   if (c.peak_bytes) w.say(", with " + bytes_text(*c.peak_bytes) + " in use");
-  if (const auto budget = budget_of(c)) w.say(" of a budget of ").strong(bytes_text(*budget));
+  if (budget) w.say(c.peak_bytes ? " of a budget of " : ", under a budget of ").strong(bytes_text(*budget));
 }
 
 // The line that a reader cares for first: wrapping before batch, the best case's own line before others.
@@ -330,6 +332,8 @@ Answer answer_fit(const Context& x) {
   }
   say_oom(x, *edge->first_oom, w);
   a.sentence = w.say(".").done();
+  if (const std::string& reason = x.at(*edge->first_oom).reason; !reason.empty())
+    a.notes.push_back({{reason, false, {}}});
   if (edge->violated) {
     a.notes.push_back(
         Writer().say("Something fits beyond that point: memory does not grow steadily along this axis.").done());

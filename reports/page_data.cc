@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "harness/advise/findings.h"
 #include "reports/text.h"
 
 namespace reports {
@@ -12,7 +13,7 @@ namespace {
 using harness::CaseRecord;
 
 constexpr std::size_t kReasonLimit = 4'000, kCommandLimit = 32'000, kSpecLimit = 64'000;
-constexpr std::size_t kSamplesShown = 200, kTopParts = 8;
+constexpr std::size_t kSamplesShown = 200, kTopParts = 8, kRemarksShown = 60;
 
 template <typename Numbers>
 void write_array(JsonWriter& json, std::string_view name, const Numbers& numbers, std::size_t limit = 1'000'000) {
@@ -123,6 +124,24 @@ std::map<std::string, std::string> without(const std::map<std::string, std::stri
   return rest;
 }
 
+// What every case that told its environment says alike, beside what the sweep says. The command has a place of its own.
+std::map<std::string, std::string> common_environment(const ReportInput& input) {
+  std::map<std::string, std::string> common;
+  bool first = true;
+  for (const CaseRecord& c : input.cases) {
+    if (c.environment.empty()) continue;
+    if (first) common = c.environment;
+    first = false;
+    std::erase_if(common, [&](const auto& entry) {
+      const auto other = c.environment.find(entry.first);
+      return other == c.environment.end() || other->second != entry.second;
+    });
+  }
+  common.insert(input.sweep.environment.begin(), input.sweep.environment.end());
+  common.erase("command");
+  return common;
+}
+
 // Settings with one value in the whole sweep.
 void write_constants(JsonWriter& json, const ReportInput& input) {
   json.key("settings").begin_array();
@@ -169,12 +188,39 @@ std::vector<std::size_t> by_importance(const std::vector<Findings>& findings, st
   return order;
 }
 
-void write_workloads(JsonWriter& json, const SweepShape& shape, const std::vector<Findings>& findings) {
+// [kind, confidence, text, [cases]] of the findings whose cases all lie in the workload. Boundaries have a table of
+// their own.
+void write_remarks(JsonWriter& json, const ReportInput& input, const std::vector<harness::Finding>& remarks,
+                   const Workload& workload) {
+  std::map<std::string, std::size_t> here;
+  for (const std::size_t i : workload.cases) here.emplace(input.cases[i].id, i);
+  std::size_t shown = 0, all = 0;
+  json.key("remarks").begin_array();
+  for (const harness::Finding& f : remarks) {
+    const bool mine = !f.cases.empty() && std::all_of(f.cases.begin(), f.cases.end(),
+                                                      [&](const std::string& id) { return here.count(id) > 0; });
+    if (!mine || f.kind == harness::Finding::Kind::kBoundary || ++all > kRemarksShown) continue;
+    ++shown;
+    json.begin_array()
+        .value(harness::name_of(f.kind))
+        .value(harness::name_of(f.confidence))
+        .value(f.text)
+        .begin_array();
+    for (const std::string& id : f.cases) json.value(here.at(id));
+    json.end_array().end_array();
+  }
+  json.end_array().field("remarks_left_out", all - shown);
+}
+
+void write_workloads(JsonWriter& json, const ReportInput& input, const SweepShape& shape,
+                     const std::vector<Findings>& findings) {
+  const std::vector<harness::Finding> remarks = harness::find_findings(input.sweep.axes, input.cases);
   json.key("workloads").begin_array();
   for (std::size_t w = 0; w < shape.workloads.size(); ++w) {
     json.begin_object().field("label", shape.workloads[w].label);
     write_array(json, "cases", shape.workloads[w].cases);
     write_findings(json, findings[w]);
+    write_remarks(json, input, remarks, shape.workloads[w]);
     json.end_object();
   }
   json.end_array();
@@ -191,11 +237,12 @@ void write_sweep(JsonWriter& json, const ReportInput& input, const ReportOptions
   json.field("schema_version", s.schema_version);
   json.key("command").value(std::string_view(s.command), kCommandLimit);
   json.key("spec").value(std::string_view(s.spec_text), kSpecLimit);
+  const auto environment = common_environment(input);
   json.key("environment");
-  write_map(json, s.environment);
+  write_map(json, environment);
   write_constants(json, input);
   write_axes(json, shape);
-  write_workloads(json, shape, findings);
+  write_workloads(json, input, shape, findings);
   json.key("timelines").begin_object().field("with_spans", timelines.with_spans);
   json.field("embedded", timelines.embedded).field("all_ranks", timelines.all_ranks).end_object();
 
@@ -203,7 +250,8 @@ void write_sweep(JsonWriter& json, const ReportInput& input, const ReportOptions
   json.key("cases").begin_array();
   for (std::size_t i = 0; i < input.cases.size(); ++i) {
     CaseRecord c = input.cases[i];
-    c.environment = without(c.environment, s.environment);
+    c.environment = without(c.environment, environment);
+    c.environment.erase("command");
     write_case(json, c, shape.at[i], timelines.packed[i], options, tables);
   }
   json.end_array();

@@ -34,6 +34,7 @@ function renderAll() {
   renderHead();
   renderAnswers();
   renderOverview();
+  renderRemarks();
   renderFilters();
   renderCharts();
   renderCase();

@@ -16,7 +16,7 @@ function renderHead() {
   const counts = {};
   for (const c of now ? now.cases : []) counts[c.status] = (counts[c.status] || 0) + 1;
   byId('subtitle').textContent = now ? plural(now.cases.length, 'case', 'cases') + ', ' + moment(now.created_at) +
-    (now.environment.host_cpu ? ', ' + now.environment.host_cpu : '') : 'No sweep was given.';
+    (now.environment.cpu ? ', ' + now.environment.cpu.slice(0, 80) : '') + (now.environment.cores ? ', ' + plural(Number(now.environment.cores), 'core', 'cores') : '') : 'No sweep was given.';
   const warnings = [];
   const share = (test) => { const n = now ? now.cases.filter(test).length : 0; return n ? (n === now.cases.length ? 'all' : String(n)) : null; };
   const emulated = share((c) => c.emulated), predicted = share((c) => c.predicted);
@@ -61,6 +61,19 @@ function bestText(sw, w) {
   if (!known(w.best)) return none;
   const c = sw.cases[w.best];
   return sw.axes.map((a, k) => (a.workload || a.values.length < 2 ? '' : axisLabel(a, valueText(a.values[c.at[k]])))).filter(Boolean).join(', ') || c.id;
+}
+
+// What else the records show: cliffs with their causes, near-limit regions, samples that drift, observers that disturb.
+const remarkNames = { cliff: 'cliff', near_oom: 'near OOM', violation: 'order of fits', samples: 'samples', observer: 'observer' };
+function renderRemarks() {
+  const w = workload(), list = w ? w.remarks : [];
+  byId('remarks').hidden = !list.length;
+  if (!list.length) return;
+  const row = ([kind, confidence, text, cases]) => h('li', {}, h('span', { class: 'badge ' + ({ cliff: 'status-near_oom', near_oom: 'status-near_oom', violation: 'status-oom' }[kind] || '') }, remarkNames[kind] || kind),
+    h('p', {}, h('span', { dir: 'auto' }, text), ' ', h('span', { class: 'muted' }, '(' + confidence + ' confidence) '),
+      cases.slice(0, 2).map((i, k) => [k ? ', ' : '', caseLink(kind === 'cliff' ? ['faster case', 'slower case'][k] : 'case', i)])));
+  put(byId('remarks'), h('details', {}, h('summary', {}, 'What else the numbers show (' + integer(list.length + w.remarks_left_out) + ')'), h('ul', { class: 'remarks' }, list.map(row)),
+    w.remarks_left_out > 0 && h('p', { class: 'muted' }, integer(w.remarks_left_out) + ' lesser ones are left out.')));
 }
 
 // What grew between neighbours along the x axis, for the cases that the charts show.
@@ -108,11 +121,18 @@ function renderEnvironment() {
   const now = sweep();
   const part = byId('environment');
   if (!now) return put(part);
+  // Warnings that differ in their numbers only stand together.
   const warned = new Map();
-  for (const i of casesInView()) for (const w of caseAt(i).warnings) warned.set(w, [...(warned.get(w) || []), i]);
+  for (const i of casesInView()) {
+    for (const w of caseAt(i).warnings) {
+      const kind = w.replace(/\d[\d.,]*/g, '#');
+      if (!warned.has(kind)) warned.set(kind, [w, []]);
+      warned.get(kind)[1].push(i);
+    }
+  }
   put(part, heading('environment', 'Environment and warnings'),
-    warned.size ? h('ul', { class: 'warnings' }, [...warned].map(([text, list]) => h('li', {}, h('span', { dir: 'auto' }, text.length > 400 ? text.slice(0, 400) + '\u2026' : text), ' ',
-      h('span', { class: 'muted' }, plural(list.length, 'case', 'cases'), ', first '), caseLink(labelOf(caseAt(list[0])), list[0])))) : h('p', { class: 'muted' }, 'No case gave a warning.'),
+    warned.size ? h('ul', { class: 'warnings' }, [...warned.values()].map(([text, list]) => h('li', {}, h('span', { dir: 'auto' }, text.length > 400 ? text.slice(0, 400) + '\u2026' : text), ' ',
+      h('span', { class: 'muted' }, list.length > 1 ? '(and ' + plural(list.length - 1, 'case', 'cases') + ' alike) ' : ''), caseLink(labelOf(caseAt(list[0])), list[0])))) : h('p', { class: 'muted' }, 'No case gave a warning.'),
     now.command && [h('h3', {}, 'Run this sweep again'), commandBox(now.command, 'the command of the sweep')],
     h('div', { class: 'columns' },
       h('div', {}, h('h3', {}, 'Machine and versions'), pairs(Object.entries(now.environment))),

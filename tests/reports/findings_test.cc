@@ -94,6 +94,26 @@ TEST(Answers, AFasterCaseNearOutOfMemoryIsANoteAndNotTheAnswer) {
             "the budget");
 }
 
+TEST(Answers, ABestThatIsSlowerThanADefaultNearOutOfMemorySaysSo) {
+  auto in = granularity();
+  in.cases[3].status = harness::Status::kNearOom;
+  const Findings f = findings_of(in);
+  EXPECT_EQ(f.best, 2u);
+  EXPECT_NE(plain(f.wrap.sentence).find("20 % more than the default"), std::string::npos) << plain(f.wrap.sentence);
+  EXPECT_EQ(f.wrap.notes.size(), 1u);
+}
+
+TEST(Answers, AnOutOfMemoryCaseWithoutAPeakStillTellsItsCauseAndReason) {
+  auto in = granularity();
+  in.cases[5].peak_bytes.reset();
+  const Findings f = findings_of(in);
+  EXPECT_NE(plain(f.fit.sentence)
+                .find("runs out of memory at model, forward, unsharded parameters, under a budget of 400 MiB."),
+            std::string::npos)
+      << plain(f.fit.sentence);
+  EXPECT_EQ(plain(f.fit.notes.at(0)), "no room");
+}
+
 TEST(Answers, WhySlowNamesTheClassThatGrewMost) {
   auto in = granularity();
   in.cases[0].unit_table.resize(17);
@@ -106,7 +126,7 @@ TEST(Answers, WhySlowNamesTheClassThatGrewMost) {
   EXPECT_EQ(plain(f.slow.sentence),
             "sublayer, backward prefetch none (17 units) runs at 30.0 ms per step against 10.0 ms per step for the "
             "best, because of "
-            "host (+13.0 ms, 65 % of what grew), launch-bound: the units are too fine; its largest part is at "
+            "host (+13.0 ms, 65 % of what grew; launch-bound: the units are too fine); its largest part is at "
             "model.layers.1.mlp, backward (8.00 ms of 13.0 ms).");
 }
 

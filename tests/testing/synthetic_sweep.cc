@@ -210,7 +210,7 @@ CaseRecord case_at(const SyntheticOptions& o, const Settings& axes, int index) {
     fill_times(c, o, *c.traced_step_ns * 985 / 1000, batch, index);
   }
   c.emulated = true;
-  c.environment = {{"host_cpu", "AMD EPYC 7B13"}, {"libtorch", "2.11.0"}, {"revision", "0123abc"}};
+  c.environment = {{"cpu", "AMD EPYC 7B13"}, {"libtorch", "2.11.0"}, {"revision", "0123abc"}};
   if (index % 7 == 3) c.warnings = {"the memory gate (2) is below the prefetch depth asked for (3)"};
   c.started_at = 1'764'000'000 + index * 40, c.finished_at = c.started_at + 31;
   return c;
@@ -226,7 +226,7 @@ SyntheticSweep synthetic_sweep(const SyntheticOptions& o) {
   s.sweep.spec_hash = "5f0c2a91d3e7";
   s.sweep.command = "shardscope sweep granularity.yaml -o out/granularity";
   s.sweep.environment = {
-      {"host_cpu", "AMD EPYC 7B13"}, {"cores", "2"}, {"libtorch", "2.11.0"}, {"compiler", "GCC 12.2.0"}};
+      {"cpu", "AMD EPYC 7B13"}, {"cores", "2"}, {"libtorch", "2.11.0"}, {"compiler", "GCC 12.2.0"}};
   s.sweep.created_at = 1'764'000'000;
   s.sweep.axes = axes_for(o.cases);
   std::vector<std::size_t> at(s.sweep.axes.size(), 0);
