@@ -152,6 +152,10 @@ void ForeignSweep::count(const DeviceOp& op) {
     if (c.kernels++ == 0) out_.kernels_begin = op.begin, out_.kernels_end = op.end;
     out_.kernels_end = std::max(out_.kernels_end, op.end);
   }
+  StreamUse& use = streams_[op.stream];
+  use.communication += op.cls == OpClass::kCommunication;
+  use.compute += op.cls == OpClass::kCompute || op.cls == OpClass::kOptimizer;
+  use.copies += op.cls == OpClass::kCopy;
   c.memcpys += op.kind == OpKind::kMemcpy;
   c.memsets += op.kind == OpKind::kMemset;
   c.communication += op.cls == OpClass::kCommunication;
@@ -207,6 +211,7 @@ void ForeignSweep::segment(Nanos begin, Nanos end) {
     });
     cls = exposed_class(*owner);
     unit_row(*owner).exposed_ns += ns;
+    streams_[owner->stream].exposed += ns;
   }
   record(w, cls, ns, owner);
   record(out_.whole, cls, ns, owner);
@@ -228,7 +233,39 @@ void ForeignSweep::record(ForeignStep& step, PartitionClass cls, Nanos ns, const
 }
 
 void ForeignSweep::piece(PartitionClass cls, Nanos begin, Nanos end, const DeviceOp* owner) {
-  if (sink_ && begin < end) sink_(cls, begin, end, owner);
+  if (begin >= end) return;
+  stretch(cls, begin, end, owner);
+  if (sink_) sink_(cls, begin, end, owner);
+}
+
+void ForeignSweep::stretch(PartitionClass cls, Nanos begin, Nanos end, const DeviceOp* owner) {
+  if (cls == PartitionClass::kCompute || cls == PartitionClass::kOverlapped || cls == PartitionClass::kOptimizer) {
+    close_stretch();
+    return;
+  }
+  CriticalStretch& s = open_stretch_;
+  if (s.end == s.begin) {
+    s.begin = begin;
+    s.step = window().label;
+  }
+  s.end = end;
+  s.classes[static_cast<std::size_t>(cls)] += end - begin;
+  if (owner != nullptr && end - begin > charged_most_) {
+    charged_most_ = end - begin;
+    s.unit = owner->unit;
+    s.collective = owner->collective;
+  }
+}
+
+void ForeignSweep::close_stretch() {
+  CriticalStretch& s = open_stretch_;
+  if (s.end - s.begin > out_.stretch.end - out_.stretch.begin) {
+    const auto largest = std::max_element(s.classes.begin(), s.classes.end());
+    s.largest = static_cast<PartitionClass>(largest - s.classes.begin());
+    out_.stretch = s;
+  }
+  s = {};
+  charged_most_ = 0;
 }
 
 // Splits the gap that has ended by why its last operation came so late.
@@ -268,11 +305,16 @@ void ForeignSweep::resolve_gap() {
 ForeignPartition ForeignSweep::finish() {
   while (!endings_.empty()) advance(endings_.top().end);
   if (has_gap_) resolve_gap();
+  close_stretch();
   window().partition.end = out_.whole.partition.end = now_;
   if (current_ < 0) out_.before.partition.end = now_;
   out_.whole.operations = out_.before.operations;
   for (const ForeignStep& s : out_.steps) out_.whole.operations += s.operations;
   for (const auto& [key, m] : units_) out_.units.push_back(m);
+  for (auto& [stream, use] : streams_) {
+    use.stream = stream;
+    out_.streams.push_back(use);
+  }
   for (ForeignStep* s : {&out_.before, &out_.whole})
     std::erase_if(s->partition.details, [](const auto& d) { return d.ns == 0; });
   for (ForeignStep& s : out_.steps) std::erase_if(s.partition.details, [](const auto& d) { return d.ns == 0; });

@@ -58,11 +58,30 @@ struct ForeignCounts {
   std::int64_t before_launch = 0;  // begin before their launch call began: clocks; taken as launched at once
 };
 
+// What runs on one stream.
+struct StreamUse {
+  std::int32_t stream = 0;
+  std::int64_t compute = 0, communication = 0, copies = 0;  // operations
+  fsdp::Nanos exposed = 0;                                  // charged to its collectives
+};
+
+// The longest stretch in which no model work runs: where a remedy would gain most.
+struct CriticalStretch {
+  fsdp::Nanos begin = 0, end = 0;
+  Partition classes{};
+  std::string step;                                // label of the step it begins in
+  PartitionClass largest = PartitionClass::kIdle;  // of its classes
+  fsdp::UnitId unit = fsdp::kNoUnit;               // of the collective charged most, if one is
+  fsdp::SpanKind collective = fsdp::SpanKind::kOtherCollective;
+};
+
 struct ForeignPartition {
   std::vector<ForeignStep> steps;  // windows, in time order; one without a label if the trace has no steps
   ForeignStep before;              // device work that began before the first step's window
   ForeignStep whole;               // everything, from the first begin to the last end
   ForeignCounts counts;
+  std::vector<StreamUse> streams;  // by number
+  CriticalStretch stretch;
   std::vector<UnitMetrics> units;  // collectives, by unit and pass; unit -1: no annotation names it
   fsdp::Nanos kernels_begin = 0, kernels_end = 0;
   bool has_steps = false;
@@ -100,6 +119,8 @@ class ForeignSweep {
   void record(ForeignStep& step, PartitionClass cls, fsdp::Nanos ns, const DeviceOp* owner);
   void piece(PartitionClass cls, fsdp::Nanos begin, fsdp::Nanos end, const DeviceOp* owner);
   void count(const DeviceOp& op);
+  void stretch(PartitionClass cls, fsdp::Nanos begin, fsdp::Nanos end, const DeviceOp* owner);
+  void close_stretch();
   ForeignStep& window() { return current_ < 0 ? out_.before : out_.steps[static_cast<std::size_t>(current_)]; }
   UnitMetrics& unit_row(const DeviceOp& op);
 
@@ -123,6 +144,9 @@ class ForeignSweep {
   bool has_gap_ = false;
   Gap gap_;
   std::map<std::pair<fsdp::UnitId, fsdp::Pass>, UnitMetrics> units_;
+  std::map<std::int32_t, StreamUse> streams_;
+  CriticalStretch open_stretch_;
+  fsdp::Nanos charged_most_ = 0;
 };
 
 }  // namespace harness

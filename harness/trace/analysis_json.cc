@@ -1,0 +1,281 @@
+#include <nlohmann/json.hpp>
+
+#include "harness/trace/analyze.h"
+#include "harness/trace/json_text.h"
+
+namespace harness {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <class T>
+Json or_null(const std::optional<T>& v) {
+  return v ? Json(*v) : Json(nullptr);
+}
+
+// Percentages as numbers of four decimals: more is noise.
+Json percent(const std::optional<double>& v) {
+  if (!v) return nullptr;
+  return std::round(*v * 1e4) / 1e4;
+}
+
+void add_classes(Json& j, const Partition& p) {
+  for (int i = 0; i < kPartitionClassCount; ++i) {
+    j[std::string(name_of(static_cast<PartitionClass>(i))) + "_ns"] = p[static_cast<std::size_t>(i)];
+  }
+}
+
+std::string unit_of(fsdp::UnitId unit, const std::vector<std::string>& names) {
+  return unit >= 0 && static_cast<std::size_t>(unit) < names.size() ? names[static_cast<std::size_t>(unit)]
+                                                                    : std::string();
+}
+
+Json text_or_null(const std::string& s) { return s.empty() ? Json(nullptr) : Json(s); }
+
+Json step_json(const ForeignStep& s, fsdp::Nanos origin) {
+  Json j;
+  j["label"] = text_or_null(s.label);
+  j["begin_ns"] = s.partition.begin - origin;
+  j["length_ns"] = s.partition.end - s.partition.begin;
+  j["operations"] = s.operations;
+  add_classes(j, s.partition.classes);
+  j["host_not_issued_ns"] = s.host_not_issued;
+  j["host_launch_ns"] = s.host_launch;
+  j["idle_dependency_ns"] = s.idle_dependency;
+  j["idle_unknown_ns"] = s.idle_unknown;
+  j["communication_ns"] = s.partition.communication;
+  j["communication_hidden_ns"] = s.partition.communication_hidden;
+  j["cut"] = s.cut;
+  return j;
+}
+
+Json details_json(const ForeignStep& s, const std::vector<std::string>& names) {
+  Json out = Json::array();
+  for (const PartitionDetail& d : s.partition.details) {
+    const bool exposed = d.cls >= PartitionClass::kExposedAllGatherForward && d.cls <= PartitionClass::kExposedOther;
+    Json j;
+    j["class"] = name_of(d.cls);
+    j["unit"] = text_or_null(unit_of(d.unit, names));
+    j["pass"] = d.pass == fsdp::Pass::kNone ? Json(nullptr) : Json(fsdp::name_of(d.pass));
+    j["collective"] = exposed ? Json(fsdp::name_of(d.collective)) : Json(nullptr);
+    j["ns"] = d.ns;
+    out.push_back(std::move(j));
+  }
+  return out;
+}
+
+Json units_json(const std::vector<UnitMetrics>& units, const std::vector<std::string>& names) {
+  Json out = Json::array();
+  for (const UnitMetrics& m : units) {
+    Json j;
+    j["unit"] = text_or_null(unit_of(m.unit, names));
+    j["pass"] = m.pass == fsdp::Pass::kNone ? Json(nullptr) : Json(fsdp::name_of(m.pass));
+    j["all_gathers"] = m.all_gathers;
+    j["all_gather_bytes"] = m.all_gather_bytes;
+    j["all_gather_ns"] = m.all_gather_ns;
+    j["reduce_scatters"] = m.reduce_scatters;
+    j["reduce_scatter_bytes"] = m.reduce_scatter_bytes;
+    j["reduce_scatter_ns"] = m.reduce_scatter_ns;
+    j["other_collectives"] = m.other_collectives;
+    j["exposed_ns"] = m.exposed_ns;
+    j["hidden_ns"] = m.hidden_ns;
+    out.push_back(std::move(j));
+  }
+  return out;
+}
+
+Json convention_json(const RowAnalysis& row, Convention c) {
+  Json j;
+  if (c == Convention::kTraceLens) {
+    const TraceLensTimes t = tracelens_times(row.partition);
+    j = {{"compute_ns", t.compute},
+         {"exposed_communication_ns", t.exposed_communication},
+         {"exposed_memcpy_ns", t.exposed_memcpy},
+         {"idle_ns", t.idle},
+         {"hidden_communication_ns", t.hidden_communication},
+         {"span_ns", t.span}};
+  } else if (c == Convention::kNsys) {
+    const NsysTimes t = nsys_times(row.partition);
+    j = {{"compute_only_ns", t.compute_only},
+         {"nccl_only_ns", t.communication_only},
+         {"overlap_ns", t.overlap},
+         {"idle_ns", t.idle},
+         {"span_ns", t.span},
+         {"overlap_pct", percent(t.overlap_pct)}};
+  } else if (c == Convention::kHta && row.hta) {
+    const HtaResult& t = *row.hta;
+    j["operations"] = t.operations;
+    j["last_step_dropped"] = t.last_step_dropped;
+    j["overlap_pct"] = percent(t.overlap_pct);
+    j["idle_us"] = t.idle;
+    j["compute_us"] = t.compute;
+    j["non_compute_us"] = t.non_compute;
+    j["kernel_time_us"] = t.kernel_time;
+    static constexpr std::string_view kTypes[] = {"",
+                                                  "compute",
+                                                  "communication",
+                                                  "compute overlapping communication",
+                                                  "memory",
+                                                  "compute overlapping memory",
+                                                  "communication overlapping memory",
+                                                  "compute overlapping communication overlapping memory"};
+    for (std::size_t i = 1; i < 8; ++i) j["kernel_types_us"][std::string(kTypes[i])] = t.by_type[i];
+    j["streams"] = Json::array();
+    for (const HtaResult::StreamIdle& s : t.streams) {
+      j["streams"].push_back({{"stream", s.stream},
+                              {"host_wait_us", s.host_wait},
+                              {"kernel_wait_us", s.kernel_wait},
+                              {"other_us", s.other}});
+    }
+  }
+  return j;
+}
+
+Json row_json(const RowAnalysis& row, Convention c, const FileAnalysis& file) {
+  const ForeignPartition& p = row.partition;
+  const fsdp::Nanos origin = p.whole.partition.begin;
+  Json j;
+  j["file"] = row.file;
+  j["rank"] = or_null(row.rank);
+  j["device"] = file.facts.source == TraceSource::kShardscope ? Json(nullptr) : Json(row.device);
+  j["operations"] = p.whole.operations;
+  j["kernels"] = p.counts.kernels;
+  j["memcpys"] = p.counts.memcpys;
+  j["memsets"] = p.counts.memsets;
+  j["collectives"] = p.counts.communication;
+  j["emulated"] = p.counts.emulated > 0;
+  j["without_launch"] = p.counts.without_launch;
+  j["begin_before_launch"] = p.counts.before_launch;
+  j["span_ns"] = p.whole.partition.end - origin;
+  j["overlap_pct"] = percent(row.overlap_pct);
+  if (file.facts.source != TraceSource::kShardscope) {
+    const RunningTimes& r = p.whole.running;
+    j["compute_union_ns"] = r.length(kRunsModel);
+    j["communication_union_ns"] = r.length(kRunsCommunication);
+    j["copy_union_ns"] = r.length(kRunsMemcpy | kRunsMemset | kRunsCopyKernel);
+    j["overlap_ns"] = r.both(kRunsModel, kRunsCommunication);
+    j["busy_ns"] = r.length(~0u);
+  }
+  j["has_steps"] = p.has_steps;
+  Json total = step_json(row.total, origin);
+  total.erase("label");
+  total.erase("cut");
+  // Steps that were left out lie between the others: the length is what the classes cover.
+  total["length_ns"] = sum(row.total.partition.classes);
+  j["partition"] = std::move(total);
+  j["details"] = details_json(row.total, row.unit_names);
+  if (p.has_steps) {
+    j["steps"] = Json::array();
+    for (const ForeignStep& s : p.steps) j["steps"].push_back(step_json(s, origin));
+    j["before_first_step"] = {
+        {"operations", p.before.operations},
+        {"length_ns", p.before.operations > 0 ? p.before.partition.end - p.before.partition.begin : 0},
+        {"busy_ns", p.before.running.length(~0u)}};
+  }
+  j["units"] = units_json(p.units, row.unit_names);
+  if (p.stretch.end > p.stretch.begin) {
+    Json s;
+    s["begin_ns"] = p.stretch.begin - origin;
+    s["length_ns"] = p.stretch.end - p.stretch.begin;
+    s["step"] = text_or_null(p.stretch.step);
+    s["largest_class"] = name_of(p.stretch.largest);
+    s["unit"] = text_or_null(unit_of(p.stretch.unit, row.unit_names));
+    add_classes(s, p.stretch.classes);
+    j["critical_stretch"] = std::move(s);
+  } else {
+    j["critical_stretch"] = nullptr;
+  }
+  j["findings"] = Json::array();
+  for (const AnalysisFinding& f : row.findings) j["findings"].push_back({{"kind", f.kind}, {"text", f.text}, {"ns", f.ns}});
+  if (c != Convention::kExclusive) j["convention"] = convention_json(row, c);
+  return j;
+}
+
+Json file_json(const FileAnalysis& f) {
+  const TraceFacts& facts = f.facts;
+  Json j;
+  j["path"] = printable(facts.path);
+  j["source"] = name_of(facts.source);
+  j["rank"] = or_null(f.rank);
+  j["rank_from"] = f.rank_from;
+  j["world"] = or_null(facts.world);
+  j["backend"] = text_or_null(printable(facts.backend));
+  j["events"] = facts.events;
+  j["text_bytes"] = facts.text_bytes;
+  j["device_operations"] = f.operations;
+  j["truncated"] = facts.defects.truncated;
+  j["lost_events"] = facts.defects.lost_events;
+  j["tolerated"] = facts.defects.tolerated;
+  j["first_defect"] = text_or_null(printable(facts.defects.first));
+  j["bad_records"] = {{"total", facts.bad.total()},
+                      {"zero_times", facts.bad.zero_times},
+                      {"no_duration", facts.bad.no_duration},
+                      {"negative_duration", facts.bad.negative_duration},
+                      {"not_a_number", facts.bad.not_a_number},
+                      {"impossible_duration", facts.bad.impossible_duration}};
+  j["suspect"] = f.suspect;
+  j["issued"] = Json::array();
+  for (const IssuedCollectives& i : f.issued) {
+    j["issued"].push_back({{"unit", text_or_null(unit_of(i.unit, f.unit_names))},
+                           {"pass", i.pass == fsdp::Pass::kNone ? Json(nullptr) : Json(fsdp::name_of(i.pass))},
+                           {"all_gathers", i.all_gathers},
+                           {"reduce_scatters", i.reduce_scatters}});
+  }
+  return j;
+}
+
+Json alignment_json(const Alignment& a) {
+  Json j;
+  j["aligned"] = a.aligned;
+  j["reason"] = text_or_null(a.reason);
+  if (!a.aligned) return j;
+  j["by"] = "end of common collectives";
+  j["uncertainty_ns"] = a.uncertainty;
+  j["clocks"] = Json::array();
+  for (const RankClock& c : a.clocks) {
+    j["clocks"].push_back({{"rank", c.rank},
+                           {"offset_ns", c.offset},
+                           {"drift_ppm", std::round(c.drift_ppm * 1e3) / 1e3},
+                           {"uncertainty_ns", c.uncertainty}});
+  }
+  j["common_collectives"] = a.collectives.size();
+  j["mean_skew_ns"] = or_null(a.mean_skew);
+  j["median_skew_ns"] = or_null(a.median_skew);
+  j["straggler"] = or_null(a.straggler);
+  j["straggler_last"] = a.straggler ? Json(a.straggler_last) : Json(nullptr);
+  j["collectives"] = Json::array();
+  // The worst come first to mind; a file may hold many.
+  for (std::size_t i = 0; i < std::min<std::size_t>(a.collectives.size(), 1000); ++i) {
+    const AlignedCollective& c = a.collectives[i];
+    Json waits = Json::array();
+    const bool known = c.start_skew >= a.uncertainty;
+    for (const fsdp::Nanos w : c.waits) waits.push_back(known ? Json(w) : Json(nullptr));
+    j["collectives"].push_back({{"kind", fsdp::name_of(c.kind)},
+                                {"arrivals_ns", c.arrivals},
+                                {"waits_ns", waits},
+                                {"transfer_ns", c.transfer},
+                                {"start_skew_ns", known ? Json(c.start_skew) : Json(nullptr)},
+                                {"end_skew_ns", c.end_skew},
+                                {"last_rank", a.clocks[static_cast<std::size_t>(c.last)].rank}});
+  }
+  return j;
+}
+
+}  // namespace
+
+std::string to_json(const TraceAnalysis& a) {
+  Json j;
+  j["schema"] = "shardscope-analysis/1";
+  j["convention"] = name_of(a.convention);
+  j["outcome"] = name_of(a.outcome);
+  j["messages"] = Json::array();
+  for (const std::string& m : a.messages) j["messages"].push_back(printable(m));
+  j["files"] = Json::array();
+  for (const FileAnalysis& f : a.files) j["files"].push_back(file_json(f));
+  j["rows"] = Json::array();
+  for (const RowAnalysis& r : a.rows) j["rows"].push_back(row_json(r, a.convention, a.files[r.file]));
+  if (a.alignment) j["alignment"] = alignment_json(*a.alignment);
+  return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace harness

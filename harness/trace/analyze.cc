@@ -1,0 +1,429 @@
+#include "harness/trace/analyze.h"
+
+#include <algorithm>
+#include <map>
+
+#include "fsdp/core/errors.h"
+#include "harness/trace/chrome_writer.h"
+#include "harness/trace/foreign_perfetto.h"
+#include "harness/trace/kineto_reader.h"
+#include "harness/trace/nsys_reader.h"
+
+namespace harness {
+namespace {
+
+using fsdp::Nanos;
+using fsdp::Span;
+using fsdp::SpanKind;
+
+constexpr std::size_t kMostSightings = 1 << 20;  // of collectives kept for the alignment, per rank
+
+struct Loaded {
+  ForeignTrace trace;
+  OwnTrace own;
+  bool is_own() const { return trace.facts.source == TraceSource::kShardscope; }
+};
+
+Loaded load(const std::string& path) {
+  if (is_sqlite_file(path)) return {read_nsys_trace(path), {}};
+  JsonTrace json = read_json_trace(path);
+  return {std::move(json.trace), std::move(json.own)};
+}
+
+// "trace_rank3.json", "rank-12", "worker_rank 3".
+std::optional<int> rank_in_name(const std::string& path) {
+  const std::string name = path.substr(path.find_last_of('/') + 1);
+  for (std::size_t at = name.find("rank"); at != std::string::npos; at = name.find("rank", at + 1)) {
+    std::size_t i = at + 4;
+    if (i < name.size() && (name[i] == '_' || name[i] == '-' || name[i] == ' ' || name[i] == '.')) ++i;
+    std::size_t end = i;
+    while (end < name.size() && name[end] >= '0' && name[end] <= '9' && end - i < 7) ++end;
+    if (end > i) return std::stoi(name.substr(i, end - i));
+  }
+  return std::nullopt;
+}
+
+std::string unit_name(fsdp::UnitId unit, const std::vector<std::string>& names) {
+  return unit >= 0 && static_cast<std::size_t>(unit) < names.size() ? names[static_cast<std::size_t>(unit)]
+                                                                    : std::string();
+}
+
+class Analyzer {
+ public:
+  explicit Analyzer(const AnalyzeOptions& options) : options_(options) {
+    out_.convention = options.convention;
+    if (!options.ranks.empty() && options.ranks.size() != options.paths.size()) {
+      throw fsdp::ConfigError("[--rank] " + std::to_string(options.ranks.size()) + " ranks for " +
+                              std::to_string(options.paths.size()) + " files; give one for each file");
+    }
+  }
+
+  TraceAnalysis run() {
+    for (std::size_t i = 0; i < options_.paths.size(); ++i) {
+      Loaded l = load(options_.paths[i]);
+      identify(l, i);
+      if (l.is_own()) {
+        own_rows(l, i);
+      } else {
+        foreign_rows(l, i);
+      }
+      judge(l, i);
+    }
+    if (options_.paths.size() > 1) align_ranks();
+    if (!options_.perfetto.empty()) write_perfetto();
+    return std::move(out_);
+  }
+
+ private:
+  void identify(const Loaded& l, std::size_t i) {
+    FileAnalysis f;
+    f.facts = l.trace.facts;
+    if (!options_.ranks.empty()) {
+      f.rank = options_.ranks[i];
+      f.rank_from = "flag";
+    } else if (f.facts.rank) {
+      f.rank = f.facts.rank;
+      f.rank_from = "file";
+    } else if (const std::optional<int> named = rank_in_name(f.facts.path); named && !l.is_own()) {
+      f.rank = named;
+      f.rank_from = "name";
+    } else {
+      f.rank_from = "unknown";
+    }
+    f.unit_names = l.is_own() ? l.own.unit_names : l.trace.unit_names();
+    const std::int64_t records = static_cast<std::int64_t>(l.trace.operations()) + f.facts.bad.total();
+    f.suspect = f.facts.bad.total() * 100 > records;
+    f.operations = l.is_own() ? l.own.spans.size() : l.trace.operations();
+    const bool nsys = f.facts.source == TraceSource::kNsys;
+    if (f.rank_from == "unknown" && !l.is_own() && !nsys) {
+      message(f.facts.path,
+              "the rank is unknown (no distributedInfo, none in the file's name): taken as 0; say it with --rank");
+    }
+    if (!l.is_own() && !nsys) {
+      const int rank = f.rank.value_or(0);
+      for (const FileAnalysis& other : out_.files) {
+        if (other.facts.source != TraceSource::kKineto || other.rank.value_or(0) != rank) continue;
+        throw fsdp::ConfigError("[" + other.facts.path + "] and [" + f.facts.path + "] are both rank " +
+                                std::to_string(rank) + "; give one file of each rank, or say their ranks with --rank");
+      }
+    }
+    out_.files.push_back(std::move(f));
+    sightings_.emplace_back();
+  }
+
+  void message(const std::string& path, const std::string& text) {
+    out_.messages.push_back(options_.paths.size() > 1 ? "[" + path + "] " + text : text);
+  }
+  void not_clean(TraceOutcome o) { out_.outcome = std::max(out_.outcome, o); }
+
+  // --- traces made elsewhere ---
+
+  void foreign_rows(Loaded& l, std::size_t file) {
+    ForeignTrace& t = l.trace;
+    std::vector<std::size_t> order(t.rows().size());
+    for (std::size_t r = 0; r < order.size(); ++r) order[r] = r;
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return std::pair(t.rows()[a].device, t.rows()[a].process) < std::pair(t.rows()[b].device, t.rows()[b].process);
+    });
+    std::vector<RowAnalysis> rows(t.rows().size());
+    sweep(t, file, rows);
+    for (const std::size_t r : order) {
+      if (rows[r].partition.whole.operations == 0) continue;
+      finish_row(rows[r], out_.files[file]);
+      out_.rows.push_back(std::move(rows[r]));
+    }
+  }
+
+  void sweep(ForeignTrace& t, std::size_t file, std::vector<RowAnalysis>& rows) {
+    std::vector<HtaClass> classes;
+    for (const std::string& name : t.names()) classes.push_back(hta_class(name));
+    std::optional<ForeignSweep> sweep;
+    std::optional<HtaSweep> hta;
+    std::size_t current = 0;
+    auto close = [&] {
+      if (!sweep) return;
+      RowAnalysis& row = rows[current];
+      row.partition = sweep->finish();
+      if (hta) row.hta = hta->finish();
+    };
+    t.for_each_op([&](const DeviceOp& op) {
+      if (!sweep || op.row != current) {
+        close();
+        current = op.row;
+        rows[current].file = file;
+        rows[current].rank = out_.files[file].rank;
+        rows[current].device = t.rows()[current].device;
+        rows[current].process = t.rows()[current].process;
+        rows[current].unit_names = t.unit_names();
+        sweep.emplace(t.annotations().steps(), t.step_labels(), t.allocations());
+        if (options_.convention == Convention::kHta) {
+          hta.emplace(HtaOptions{options_.hta_round, options_.hta_include_last_step}, t.annotations().steps(), classes,
+                      t.facts.fractional_times);
+        }
+      }
+      sweep->add(op);
+      if (hta) hta->add(op);
+      if (op.cls == OpClass::kCommunication && options_.paths.size() > 1) {
+        std::vector<Sighting>& seen = sightings_[file];
+        if (seen.size() < kMostSightings) {
+          seen.push_back({t.facts.base_time + op.begin, t.facts.base_time + op.end, op.collective,
+                          op.group == kNoName ? std::string() : t.names()[op.group], op.sequence});
+        }
+      }
+    });
+    close();
+  }
+
+  void finish_row(RowAnalysis& row, const FileAnalysis& file) {
+    const ForeignPartition& p = row.partition;
+    row.total = p.has_steps ? p.sum_of_steps(options_.include_cut_step) : p.whole;
+    if (row.total.partition.communication > 0) {
+      row.overlap_pct = 100.0 * static_cast<double>(row.total.partition.communication_hidden) /
+                        static_cast<double>(row.total.partition.communication);
+    }
+    find(row);
+    const std::string where = row_label(row) + ": ";
+    if (!p.has_steps) message(file.facts.path, where + "no step boundaries: everything is one window");
+    for (const ForeignStep& s : p.steps) {
+      if (s.cut && !options_.include_cut_step) {
+        message(file.facts.path,
+                where + s.label + " was cut (its marker never ends) and is left out; --include-cut-step counts it");
+      }
+    }
+    if (p.counts.without_launch > 0) {
+      not_clean(TraceOutcome::kPartial);
+      message(file.facts.path, where + std::to_string(p.counts.without_launch) + " of " +
+                                   std::to_string(p.whole.operations) +
+                                   " operations have no launch record: causes of the gaps before them are unknown");
+    }
+  }
+
+  std::string row_label(const RowAnalysis& row) const {
+    std::string label = row.rank ? "rank " + std::to_string(*row.rank) + ", device " : "device ";
+    return label + std::to_string(row.device);
+  }
+
+  // Findings own disjoint parts of the exposed time: what a stream is to blame for is not claimed again by units.
+  void find(RowAnalysis& row) const {
+    const ForeignPartition& p = row.partition;
+    Nanos claimed = 0;
+    for (const StreamUse& s : p.streams) {
+      // A barrier or two on the compute stream is no finding.
+      if (s.communication < 3 || s.compute < 3 || s.exposed == 0) continue;
+      row.findings.push_back(
+          {"same_stream",
+           "communication runs on stream " + std::to_string(s.stream) +
+               ", which also runs compute: the two cannot overlap; give collectives a stream of their own",
+           s.exposed});
+      claimed += s.exposed;
+    }
+    std::vector<PartitionDetail> details = p.whole.partition.details;
+    std::sort(details.begin(), details.end(), [](const auto& a, const auto& b) { return a.ns > b.ns; });
+    Nanos left = exposed(p.whole.partition.classes) - claimed;
+    for (const PartitionDetail& d : details) {
+      const bool is_exposed =
+          d.cls >= PartitionClass::kExposedAllGatherForward && d.cls <= PartitionClass::kExposedOther;
+      if (!is_exposed || row.findings.size() >= 8 || left <= 0) continue;
+      const Nanos ns = std::min(left, d.ns);
+      left -= ns;
+      const std::string unit = unit_name(d.unit, row.unit_names);
+      std::string text = "exposed " + std::string(fsdp::name_of(d.collective));
+      if (!unit.empty()) text += " of " + unit;
+      if (d.pass != fsdp::Pass::kNone) text += ", " + std::string(fsdp::name_of(d.pass));
+      row.findings.push_back({"exposed", text, ns});
+    }
+  }
+
+  // --- our own traces: the waits are known, the partition is the one of the run ---
+
+  void own_rows(const Loaded& l, std::size_t file) {
+    if (options_.convention != Convention::kExclusive) {
+      throw fsdp::ConfigError("[" + l.trace.facts.path +
+                              "] is a shardscope trace: it has one convention, exclusive; leave out --convention");
+    }
+    std::map<int, std::vector<Span>> ranks;
+    for (const Span& s : l.own.spans) ranks[s.rank].push_back(s);
+    for (const auto& [rank, spans] : ranks) {
+      RowAnalysis row;
+      row.file = file;
+      row.rank = rank;
+      row.unit_names = l.own.unit_names;
+      row.partition.has_steps = true;
+      for (const StepPartition& s : partition_steps(spans)) {
+        ForeignStep step;
+        step.label = "step " + std::to_string(s.step);
+        step.partition = s;
+        for (const UnitMetrics& m : unit_metrics(spans, s)) add_units(row.partition.units, m);
+        row.partition.steps.push_back(std::move(step));
+      }
+      for (const Span& s : spans) {
+        row.partition.whole.operations += s.kind != SpanKind::kStep;
+        row.partition.counts.communication += is_collective(s.kind);
+      }
+      row.total = row.partition.sum_of_steps(true);
+      row.total.operations = row.partition.whole.operations;
+      row.partition.whole.partition = row.total.partition;
+      if (row.total.partition.communication > 0) {
+        row.overlap_pct = 100.0 * static_cast<double>(row.total.partition.communication_hidden) /
+                          static_cast<double>(row.total.partition.communication);
+      }
+      find(row);
+      out_.rows.push_back(std::move(row));
+    }
+    own_spans_.insert(own_spans_.end(), l.own.spans.begin(), l.own.spans.end());
+    own_units_ = l.own.unit_names;
+  }
+
+  static void add_units(std::vector<UnitMetrics>& all, const UnitMetrics& m) {
+    auto it = std::find_if(all.begin(), all.end(), [&](const auto& x) { return x.unit == m.unit && x.pass == m.pass; });
+    if (it == all.end()) {
+      all.push_back(m);
+      return;
+    }
+    it->all_gathers += m.all_gathers, it->reduce_scatters += m.reduce_scatters;
+    it->other_collectives += m.other_collectives;
+    it->all_gather_bytes += m.all_gather_bytes, it->reduce_scatter_bytes += m.reduce_scatter_bytes;
+    it->all_gather_ns += m.all_gather_ns, it->reduce_scatter_ns += m.reduce_scatter_ns;
+    it->exposed_ns += m.exposed_ns, it->hidden_ns += m.hidden_ns;
+    it->compute_ns += m.compute_ns, it->copy_ns += m.copy_ns;
+    it->queued_behind_ns += m.queued_behind_ns, it->slot_delay_ns += m.slot_delay_ns;
+  }
+
+  // --- what to say about a file as a whole ---
+
+  void judge(const Loaded& l, std::size_t i) {
+    FileAnalysis& f = out_.files[i];
+    const TraceFacts& facts = f.facts;
+    for (const std::string& note : facts.notes) message(facts.path, note);
+    if (facts.partial) not_clean(TraceOutcome::kPartial);
+    if (facts.defects.any()) {
+      message(facts.path, "the text is damaged at " + facts.defects.first +
+                              "; events lost: " + std::to_string(facts.defects.lost_events) +
+                              (facts.defects.truncated ? ", and the end is missing" : ""));
+    }
+    if (facts.bad.total() > 0) {
+      message(facts.path, std::to_string(facts.bad.total()) + " device records are impossible and were set aside" +
+                              (f.suspect ? ": more than 1 %, the trace is suspect" : ""));
+      if (f.suspect) not_clean(TraceOutcome::kPartial);
+    }
+    if (l.is_own()) {
+      if (l.own.spans.empty()) no_device(facts.path, f);
+      return;
+    }
+    if (f.operations == 0) {
+      f.issued = issued_collectives(l.trace.annotations());
+      return no_device(facts.path, f);
+    }
+    judge_communication(l, i);
+    if (facts.optimizer_annotations == 0) {
+      message(facts.path, "no Optimizer.step annotation: the optimizer is inside compute");
+    }
+  }
+
+  void no_device(const std::string& path, const FileAnalysis& f) {
+    not_clean(TraceOutcome::kNoDeviceActivity);
+    message(path, f.issued.empty()
+                      ? "no device activity in this trace: it holds host events only"
+                      : "no device activity in this trace: it holds host events only; what the host issued is listed");
+  }
+
+  void judge_communication(const Loaded& l, std::size_t i) {
+    const TraceFacts& facts = out_.files[i].facts;
+    std::int64_t communication = 0, copies = 0;
+    for (const RowAnalysis& row : out_.rows) {
+      if (row.file != i) continue;
+      communication += row.partition.counts.communication;
+      copies += row.partition.counts.annotated_copies;
+    }
+    if (communication == 0 && facts.collective_annotations > 0 && facts.world != 1) {
+      not_clean(TraceOutcome::kPartial);
+      message(facts.path,
+              "no communication kernels found, though the host called collectives: kernel-less collectives are "
+              "not recognisable in this file");
+    }
+    if (facts.fsdp_annotations > 0) {
+      message(facts.path, copies > 0 ? "FSDP copies recognised by annotation: " + std::to_string(copies)
+                                     : "FSDP copies are not recognised: none was launched inside an FSDP annotation");
+    }
+    (void)l;
+  }
+
+  void align_ranks() {
+    std::vector<int> ranks;
+    std::vector<std::vector<Sighting>> seen;
+    Nanos resolution = 1;
+    for (std::size_t i = 0; i < out_.files.size(); ++i) {
+      if (out_.files[i].facts.source == TraceSource::kShardscope) return;  // one clock already
+      if (out_.files[i].facts.source == TraceSource::kKineto && !out_.files[i].facts.fractional_times)
+        resolution = 1000;
+      ranks.push_back(out_.files[i].rank.value_or(0));
+      seen.push_back(std::move(sightings_[i]));
+      std::stable_sort(seen.back().begin(), seen.back().end(),
+                       [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    }
+    out_.alignment = align(ranks, seen, resolution);
+    if (!out_.alignment->aligned) {
+      not_clean(TraceOutcome::kPartial);
+      out_.messages.push_back(out_.alignment->reason + "; each rank is reported on its own clock");
+    }
+  }
+
+  // A second pass over the files, now that the clocks are known.
+  void write_perfetto() {
+    if (!own_spans_.empty()) {
+      write_chrome_trace(options_.perfetto, own_spans_, own_units_);
+      return;
+    }
+    if (out_.alignment && !out_.alignment->aligned) {
+      out_.messages.push_back("[" + options_.perfetto +
+                              "] is not written: ranks on unknown clocks are not merged; give one file");
+      return;
+    }
+    ForeignPerfetto out(options_.perfetto);
+    for (std::size_t i = 0; i < options_.paths.size(); ++i) {
+      Loaded l = load(options_.paths[i]);
+      ForeignTrace& t = l.trace;
+      Nanos shift = t.facts.base_time;
+      if (out_.alignment && out_.alignment->aligned) shift -= out_.alignment->clocks[i].offset;
+      std::optional<ForeignSweep> sweep;
+      std::uint32_t current = 0;
+      t.for_each_op([&](const DeviceOp& op) {
+        if (!sweep || op.row != current) {
+          if (sweep) sweep->finish();
+          current = op.row;
+          RowAnalysis row;
+          row.rank = out_.files[i].rank;
+          row.device = t.rows()[current].device;
+          out.begin_row(row_label(row), shift);
+          sweep.emplace(t.annotations().steps(), t.step_labels(), t.allocations(),
+                        [&](PartitionClass cls, Nanos begin, Nanos end, const DeviceOp* owner) {
+                          out.add_piece(cls, begin, end,
+                                        owner == nullptr ? "" : unit_name(owner->unit, t.unit_names()));
+                        });
+        }
+        sweep->add(op);
+        out.add(op, t.names()[op.name], unit_name(op.unit, t.unit_names()));
+      });
+      if (sweep) sweep->finish();
+    }
+    out.close();
+  }
+
+  const AnalyzeOptions& options_;
+  TraceAnalysis out_;
+  std::vector<std::vector<Sighting>> sightings_;
+  std::vector<Span> own_spans_;
+  std::vector<std::string> own_units_;
+};
+
+}  // namespace
+
+std::string_view name_of(TraceOutcome o) {
+  return o == TraceOutcome::kClean ? "clean" : (o == TraceOutcome::kPartial ? "partial" : "no_device_activity");
+}
+
+int exit_code_of(TraceOutcome o) { return o == TraceOutcome::kClean ? 0 : 1; }
+
+TraceAnalysis analyze_traces(const AnalyzeOptions& options) { return Analyzer(options).run(); }
+
+}  // namespace harness

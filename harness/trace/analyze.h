@@ -1,0 +1,80 @@
+// Traces in, answers out: reads one or more traces (ranks of one run), gives each device its partition, aligns the
+// ranks.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/analysis/alignment.h"
+#include "harness/analysis/conventions.h"
+#include "harness/analysis/foreign_partition.h"
+#include "harness/analysis/partition.h"
+#include "harness/trace/foreign_trace.h"
+
+namespace harness {
+
+struct AnalyzeOptions {
+  std::vector<std::string> paths;
+  Convention convention = Convention::kExclusive;
+  std::vector<int> ranks;         // of the files, in their order; empty: as the files say
+  bool include_cut_step = false;  // count a step whose marker never ended
+  bool hta_include_last_step = false;
+  bool hta_round = true;
+  std::string perfetto;  // write an annotated trace there; empty: none
+};
+
+// What a user can do something about. The sums of `ns` never exceed the exposed time of the row.
+struct AnalysisFinding {
+  std::string kind;  // "same_stream", "exposed"
+  std::string text;
+  fsdp::Nanos ns = 0;
+};
+
+// One device of one file, or one rank of one of our own traces.
+struct RowAnalysis {
+  std::size_t file = 0;
+  std::optional<int> rank;
+  std::int32_t device = 0;
+  std::int64_t process = 0;
+  ForeignPartition partition;
+  ForeignStep total;                  // over the steps that count, or over everything if there are none
+  std::optional<double> overlap_pct;  // hidden / communication of `total`
+  std::optional<HtaResult> hta;
+  std::vector<AnalysisFinding> findings;
+  std::vector<std::string> unit_names;
+};
+
+struct FileAnalysis {
+  TraceFacts facts;
+  std::optional<int> rank;
+  std::string rank_from;                  // "file", "name", "flag", "unknown"
+  bool suspect = false;                   // more than 1 % of the device records are bad
+  std::vector<IssuedCollectives> issued;  // of traces without device rows
+  std::vector<std::string> unit_names;
+  std::size_t operations = 0;
+};
+
+enum class TraceOutcome : std::uint8_t { kClean, kPartial, kNoDeviceActivity };
+std::string_view name_of(TraceOutcome o);
+
+struct TraceAnalysis {
+  Convention convention = Convention::kExclusive;
+  TraceOutcome outcome = TraceOutcome::kClean;
+  std::vector<FileAnalysis> files;
+  std::vector<RowAnalysis> rows;
+  std::optional<Alignment> alignment;  // several files
+  std::vector<std::string> messages;   // why the outcome is not clean, and what a reader should know
+};
+
+// Throws fsdp::ConfigError for input that nothing can be said about: no trace, two files of one rank, a convention that
+// the trace cannot answer.
+TraceAnalysis analyze_traces(const AnalyzeOptions& options);
+
+// Exit code of `analyze`: 0 clean, 1 partial or no device activity (2, unusable, is the exception above).
+int exit_code_of(TraceOutcome o);
+
+std::string to_json(const TraceAnalysis& a);  // one document, a newline at the end
+std::string to_text(const TraceAnalysis& a);  // for people
+
+}  // namespace harness
