@@ -9,6 +9,8 @@
 
 namespace fsdp {
 
+enum class Layout : std::uint8_t { kFlat, kPerParameter };  // see shard_layout.h
+
 // How one unit is kept. Defaults come from the case's settings; a plan file may override them unit by unit.
 struct UnitOptions {
   Strategy strategy = Strategy::kFullShard;
@@ -18,6 +20,7 @@ struct UnitOptions {
   int reshard_group = 0;  // > 1: after forward keep a copy sharded over this many ranks
   Dtype param_dtype = Dtype::kFloat32;
   Dtype reduce_dtype = Dtype::kFloat32;
+  Layout layout = Layout::kFlat;  // of the whole plan; a plan file does not set it
 };
 
 struct UnitSpec {

@@ -91,6 +91,7 @@ class Checker {
         write(e.lane, unsharded(e.unit));
         units_[e.unit] = true;
         break;
+      case Verb::kCopyOut:
       case Verb::kComputeBegin:
       case Verb::kComputeEnd:
         issue(e.lane);

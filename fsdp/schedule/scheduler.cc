@@ -28,6 +28,7 @@ struct Scheduler::State {
     bool in_backward = false;
     bool reduced = false;  // in this micro-batch
     bool has_gradient = false;
+    bool has_group_shard = false;
   };
   struct Reduce {
     UnitId unit;
@@ -42,7 +43,7 @@ struct Scheduler::State {
     for (UnitTraits& t : traits) {
       gathers.push_back(t.gathers ? 1 : 0);
       const bool g = t.gathers;
-      units.push_back({std::move(t), UnitState(g), {}, -1, false, false, 0, false, false, false});
+      units.push_back({.traits = std::move(t), .state = UnitState(g)});
     }
     forward.fix(o.forward_order);
     backward.fix(o.backward_order);
@@ -147,25 +148,30 @@ struct Scheduler::State {
     locate(u, pass);
     note({.verb = Verb::kAcquireUnsharded, .unit = u, .pass = pass, .slot = place.slot, .bytes = bytes});
     memory.acquire_unsharded(u);
-    if (unit.traits.casts) cast(u);
-    CollectiveCall call = memory.all_gather_call(u);
-    call.pass = pass;
-    note({.verb = Verb::kAllGather,
-          .lane = Lane::kAllGather,
-          .unit = u,
-          .pass = pass,
-          .slot = place.slot,
-          .bytes = bytes,
-          .prefetch = prefetch});
-    count(CollectiveKind::kAllGather, u, bytes, call.out_dtype);
-    collectives.enqueue(Lane::kAllGather, call);
-    ++stats.all_gathers;
+    if (unit.traits.casts && !unit.has_group_shard) cast(u);  // else it was cast before it was kept
+    if (unit.traits.sends) send_gather(u, place.slot, prefetch);
     unit.state.gather();
     unit.gathered = record(Lane::kAllGather);
     unit.slot = place.slot;
     unit.counted = counted;
     unit.prefetched = prefetch;
     return true;
+  }
+
+  void send_gather(UnitId u, int slot, bool prefetch) {
+    const Bytes bytes = at(u).traits.unsharded_bytes;
+    CollectiveCall call = memory.all_gather_call(u);
+    call.pass = pass;
+    note({.verb = Verb::kAllGather,
+          .lane = Lane::kAllGather,
+          .unit = u,
+          .pass = pass,
+          .slot = slot,
+          .bytes = bytes,
+          .prefetch = prefetch});
+    count(CollectiveKind::kAllGather, u, bytes, call.out_dtype);
+    collectives.enqueue(Lane::kAllGather, call);
+    ++stats.all_gathers;
   }
 
   void cast(UnitId u) {
@@ -186,16 +192,34 @@ struct Scheduler::State {
           .event = reader.number,
           .bytes = unit.traits.unsharded_bytes});
     memory.release_unsharded(u);
+    if (pass == Pass::kBackward) drop_group_shard(u);
     if (unit.counted) gate.give_back(unit.slot, unit.traits.unsharded_bytes, reader);
     unit.counted = false;
     unit.slot = -1;
     unit.prefetched = false;
     unit.state.reshard();
   }
-  void await_gather(Unit& unit, SpanKind reason = SpanKind::kWait) {
+  void drop_group_shard(UnitId u) {
+    if (!at(u).has_group_shard) return;
+    memory.drop_group_shard(u);
+    at(u).has_group_shard = false;
+  }
+  void await_gather(Unit& unit) {
     if (unit.state.phase() != UnitState::Phase::kGathering) return;
-    wait(Lane::kCompute, unit.gathered, reason);
+    wait(Lane::kCompute, unit.gathered);
     unit.state.arrived();
+  }
+  // The parameters are about to be computed with.
+  void make_ready(UnitId u) {
+    Unit& unit = at(u);
+    const bool arrives = unit.state.phase() == UnitState::Phase::kGathering;
+    await_gather(unit);
+    if (!arrives || !unit.traits.copies_out) return;
+    locate(u, pass);
+    device.compute_context({SpanKind::kCopy, u, pass, unit.traits.unsharded_bytes});
+    note({.verb = Verb::kCopyOut, .lane = Lane::kCompute, .unit = u, .pass = pass, .slot = unit.slot});
+    memory.copy_out(u);
+    device.host_context();
   }
   // Gathered ahead and not used: the memory is needed, or the pass is over.
   void drop_prefetched(UnitId u) {
@@ -283,7 +307,8 @@ struct Scheduler::State {
   }
   void send(UnitId u, Lane lane, int slot, CollectiveCall call) {
     call.pass = pass;
-    const Bytes bytes = at(u).traits.unsharded_bytes;
+    const UnitTraits& traits = at(u).traits;
+    const Bytes bytes = traits.reduce_bytes > 0 ? traits.reduce_bytes : traits.unsharded_bytes;
     const bool all = call.kind == CollectiveKind::kAllReduce;
     note({.verb = all ? Verb::kAllReduce : Verb::kReduceScatter,
           .lane = lane,
@@ -316,6 +341,17 @@ struct Scheduler::State {
     note({.verb = Verb::kPack, .lane = Lane::kCompute, .unit = u, .pass = pass});
     memory.pack_gradients(u);
     device.host_context();
+  }
+
+  // What autograd handed over of one use of the unit.
+  void take_gradients(UnitId u) {
+    const Unit& unit = at(u);
+    if (sync == GradientSync::kNone || unit.forwards > 0)
+      accumulate(u);
+    else if (unit.traits.reduces)
+      reduce(u);
+    else
+      pack_alone(u);
   }
 
   SchedulerOptions options;
@@ -371,7 +407,7 @@ void Scheduler::pre_forward(UnitId u) {
   auto& unit = s.at(u);
   if (s.pass == Pass::kBackward) {  // recompute of a checkpointed region: gathers if it must, changes nothing else (I8)
     s.gather(u, false);
-    s.await_gather(unit);
+    s.make_ready(u);
     s.resume_compute();
     return;
   }
@@ -379,7 +415,7 @@ void Scheduler::pre_forward(UnitId u) {
   s.visit(u);
   s.demand(u);
   s.prefetch();
-  s.await_gather(unit);
+  s.make_ready(u);
   ++unit.forwards;
   s.open(u);
   s.resume_compute();
@@ -392,7 +428,10 @@ void Scheduler::post_forward(UnitId u) {
   auto& unit = s.at(u);
   s.close(u);
   if (unit.traits.reshard_after_forward && unit.state.holds_memory()) {
-    if (unit.traits.keeps_group_shard) s.memory.keep_group_shard(u);
+    if (unit.traits.keeps_group_shard) {
+      s.memory.keep_group_shard(u);
+      unit.has_group_shard = true;
+    }
     s.release_unsharded(u);
     s.prefetch();  // what the gate put off
   }
@@ -409,7 +448,7 @@ void Scheduler::pre_backward(UnitId u) {
   s.visit(u);
   s.demand(u);
   if (s.options.backward_prefetch == BackwardPrefetch::kPre) s.prefetch();
-  s.await_gather(unit);
+  s.make_ready(u);
   s.open(u);
   s.resume_compute();
 }
@@ -423,19 +462,14 @@ void Scheduler::post_backward(UnitId u) {
   s.locate(u, Pass::kBackward);
   unit.in_backward = false;
   unit.forwards = std::max(0, unit.forwards - 1);
-  unit.reduced = true;
+  unit.reduced = unit.forwards == 0;
   if (unit.forwards == 0 && s.frees_in_backward(unit) && unit.state.holds_memory()) {
     s.await_gather(unit);
     s.release_unsharded(u);
   }
   if (s.options.backward_prefetch != BackwardPrefetch::kNone) s.prefetch();  // post; or what the gate put off
   s.locate(u, Pass::kBackward);
-  if (s.sync == GradientSync::kNone)
-    s.accumulate(u);
-  else if (unit.traits.reduces)
-    s.reduce(u);
-  else
-    s.pack_alone(u);
+  if (unit.traits.trains) s.take_gradients(u);
   s.resume_compute();
 }
 
@@ -443,8 +477,10 @@ void Scheduler::end_backward() {
   State& s = *s_;
   s.enter(Pass::kBackward);
   for (UnitId u = 0; u < static_cast<UnitId>(s.units.size()); ++u)
-    if (!s.at(u).reduced && s.sync != GradientSync::kNone)
+    if (!s.at(u).reduced && s.sync != GradientSync::kNone && s.at(u).traits.trains) {
+      s.at(u).forwards = 0;
       post_backward(u);  // zeros: every rank reduces every unit, whatever ran (fsdp.md 5.6)
+    }
   s.device.host_context();
   s.leave();
   for (UnitId u = 0; u < static_cast<UnitId>(s.units.size()); ++u) {
@@ -456,7 +492,10 @@ void Scheduler::end_backward() {
   while (!s.reduces.empty()) s.retire_oldest_reduce();
   for (const LoggedEvent& e : s.replicas) s.wait(Lane::kCompute, e);
   s.replicas.clear();
-  for (auto& unit : s.units) unit.reduced = false, unit.forwards = 0;
+  for (UnitId u = 0; u < static_cast<UnitId>(s.units.size()); ++u) {
+    s.at(u).reduced = false, s.at(u).forwards = 0;
+    s.drop_group_shard(u);  // of a unit without a backward: the optimizer makes it stale
+  }
   s.pass = Pass::kNone;
   s.active.clear();
 }

@@ -6,7 +6,8 @@
 //   pre_forward(i)    gather i unless ready; issue prefetches as far as the gate allows; compute waits for AG(i) only
 //   post_forward(i)   give the full parameters back, by the unit's rule, behind the compute's event
 //   pre_backward(i)   as pre_forward, with the backward order and mode (none, post, pre:k)
-//   post_backward(i)  give parameters back; [post: prefetch]; take a reduce slot; pack; reduce on its lane
+//   post_backward(i)  give parameters back; [post: prefetch]; take a reduce slot; pack; reduce on its lane. A unit used
+//                     several times in a forward is reduced once, after its last backward; those before it accumulate
 //   end_backward      units that never came are reduced as zeros, unused prefetches are freed, all reduces waited for
 //   begin_optimizer / end_optimizer   around the update; the optimizer event is recorded, gradients are released
 //
@@ -65,8 +66,12 @@ struct UnitTraits {
   bool reduces = true;             // false: nothing trainable, or alone in its group without need for a collective
   bool replicates = false;         // hybrid: the sharded gradient is all-reduced across shard groups
   bool casts = false;              // the shard is cast before it is gathered
+  bool sends = true;               // false: gathering is the cast alone, nobody shares the unit
+  bool copies_out = false;         // per-parameter layout: a copy follows the gather
+  bool trains = true;              // false: frozen as a whole, nothing to reduce
   bool keeps_group_shard = false;  // reshard_after_forward by a group size
   Bytes unsharded_bytes = 0;
+  Bytes reduce_bytes = 0;  // what a reduction carries; 0: the same
 };
 
 struct SchedulerStats {

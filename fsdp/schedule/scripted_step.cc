@@ -7,14 +7,75 @@
 
 namespace fsdp {
 
+CountingUnitMemory::Held& CountingUnitMemory::held(UnitId u) {
+  held_.resize(units_.size());
+  return held_[static_cast<std::size_t>(u)];
+}
+
+void CountingUnitMemory::acquire_unsharded(UnitId u) {
+  const bool copies = at(u).gathered > 0;
+  meter_.add(copies ? at(u).gathered : at(u).unsharded, MemoryCategory::kUnsharded);
+  (copies ? held(u).gathered : held(u).unsharded) = true;
+}
+
+void CountingUnitMemory::copy_out(UnitId u) {
+  meter_.add(at(u).unsharded, MemoryCategory::kUnsharded);
+  held(u).unsharded = true;
+  meter_.sub(at(u).gathered, MemoryCategory::kUnsharded);
+  held(u).gathered = false;
+}
+
+void CountingUnitMemory::release_unsharded(UnitId u) {
+  Held& h = held(u);
+  meter_.sub((h.gathered ? at(u).gathered : 0) + (h.unsharded ? at(u).unsharded : 0), MemoryCategory::kUnsharded);
+  h.gathered = h.unsharded = false;
+}
+
+void CountingUnitMemory::keep_group_shard(UnitId u) {
+  if (held(u).group_shard) return;
+  meter_.add(at(u).group_shard, MemoryCategory::kUnsharded);
+  held(u).group_shard = true;
+}
+
+void CountingUnitMemory::drop_group_shard(UnitId u) {
+  if (!held(u).group_shard) return;
+  meter_.sub(at(u).group_shard, MemoryCategory::kUnsharded);
+  held(u).group_shard = false;
+}
+
+void CountingUnitMemory::acquire_reduce_input(UnitId u) {
+  const bool all = all_reduces_[static_cast<std::size_t>(u)];
+  held(u).reduce = held(u).gradient && all ? at(u).reduce_again : at(u).reduce;
+  if (held(u).reduce == 0) return acquire_gradient(u);  // reduced in place
+  meter_.add(held(u).reduce, MemoryCategory::kReduce);
+}
+
+void CountingUnitMemory::release_reduce_input(UnitId u) {
+  meter_.sub(held(u).reduce, MemoryCategory::kReduce);
+  held(u).reduce = 0;
+}
+
+void CountingUnitMemory::acquire_gradient(UnitId u) {
+  if (held(u).gradient) return;
+  meter_.add(at(u).gradient, MemoryCategory::kGradients);
+  held(u).gradient = true;
+}
+
+void CountingUnitMemory::release_gradient(UnitId u) {
+  meter_.sub(at(u).gradient, MemoryCategory::kGradients);
+  held(u).gradient = false;
+}
+
 CollectiveCall CountingUnitMemory::all_gather_call(UnitId u) {
-  return {.kind = CollectiveKind::kAllGather, .unit = u, .count = at(u).parameters / size_of(Dtype::kFloat32)};
+  const Dtype d = at(u).param_dtype;
+  return {.kind = CollectiveKind::kAllGather, .unit = u, .in_dtype = d, .out_dtype = d, .count = at(u).count};
 }
 
 CollectiveCall CountingUnitMemory::reduce_call(UnitId u) {
   const bool all = all_reduces_[static_cast<std::size_t>(u)];
   return {.kind = all ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter,
           .unit = u,
+          .in_dtype = at(u).reduce_dtype,
           .count = at(u).gradient / size_of(Dtype::kFloat32)};
 }
 
@@ -26,16 +87,15 @@ CollectiveCall CountingUnitMemory::replica_call(UnitId u) {
 }
 
 void CountingUnitMemory::accumulate_unsharded(UnitId u) {
-  accumulated_.resize(units_.size());
-  if (accumulated_[static_cast<std::size_t>(u)]) return;
+  if (held(u).accumulated) return;
   meter_.add(at(u).accumulated, MemoryCategory::kGradients);
-  accumulated_[static_cast<std::size_t>(u)] = true;
+  held(u).accumulated = true;
 }
 
 void CountingUnitMemory::drop_accumulated(UnitId u) {
-  if (accumulated_.empty() || !accumulated_[static_cast<std::size_t>(u)]) return;
+  if (!held(u).accumulated) return;
   meter_.sub(at(u).accumulated, MemoryCategory::kGradients);
-  accumulated_[static_cast<std::size_t>(u)] = false;
+  held(u).accumulated = false;
 }
 
 Script sequence_script(int units, bool with_root) {
@@ -132,30 +192,45 @@ MemoryPrediction predict_memory(const std::vector<UnitTraits>& traits, const std
 
 UnitBytes unit_bytes(const UnitSpec& unit, const ModuleTree& tree, int world, Bytes optimizer_state_per_element) {
   const UnitOptions& o = unit.options;
-  const bool whole = o.strategy == Strategy::kNoShard;
-  std::vector<Count> numels;
-  for (ParameterId p : unit.parameters) numels.push_back(tree.parameters[static_cast<std::size_t>(p)].numel());
-  const ShardLayout l = make_flat_layout(numels, whole ? 1 : world, align_elements_for(o.param_dtype, o.reduce_dtype));
+  const ShardLayout l = unit_layout(unit, tree, world), g = gradient_layout(unit, tree, world).layout;
+  const int keep = reshard_ranks(unit, world);
   constexpr Bytes kMaster = 4;
+  const Bytes travels = size_of(o.param_dtype), reduced = size_of(o.reduce_dtype);
+  const bool gathers = l.world > 1 || o.param_dtype != Dtype::kFloat32;
+  const bool in_place = l.world == 1 && o.reduce_dtype == Dtype::kFloat32;  // the reduce input is the gradient
   UnitBytes b;
   b.parameters = l.shard * kMaster;
-  b.unsharded = l.world > 1 ? l.flat * size_of(o.param_dtype) : 0;
-  b.reduce = world > 1 && !whole ? l.flat * size_of(o.reduce_dtype) : 0;  // an all-reduce works in place
-  b.gradient = l.shard * kMaster;
-  b.accumulated = l.flat * size_of(o.reduce_dtype);
-  b.optimizer = l.shard * optimizer_state_per_element;
+  b.unsharded = gathers ? l.full * travels : 0;
+  b.gathered = l.copies() ? l.flat * travels : 0;
+  b.group_shard = keep > 0 ? l.flat * travels / keep : 0;
+  b.reduce = world > 1 && !in_place ? g.flat * reduced : 0;
+  b.reduce_again = world > 1 ? g.flat * reduced : 0;
+  b.gradient = g.shard * kMaster;
+  b.accumulated = g.flat * reduced;
+  b.optimizer = g.shard * optimizer_state_per_element;
   b.padding = l.padding();
+  b.count = l.shard;
+  b.param_dtype = o.param_dtype;
+  b.reduce_dtype = o.reduce_dtype;
   return b;
 }
 
 UnitTraits unit_traits(const UnitSpec& unit, const UnitBytes& bytes, int world) {
+  const int ranks = shard_ranks(unit, world);
   UnitTraits t;
   t.name = unit.name;
   t.gathers = bytes.unsharded > 0;
+  t.sends = ranks > 1;
+  t.casts = unit.options.param_dtype != Dtype::kFloat32;
+  t.copies_out = bytes.gathered > 0;
+  t.trains = bytes.gradient > 0;
   t.reshard_after_forward = reshards_after_forward(unit);
-  t.all_reduces = unit.options.strategy == Strategy::kNoShard;
+  t.keeps_group_shard = bytes.group_shard > 0;
+  t.all_reduces = ranks == 1;
   t.reduces = world > 1;
-  t.unsharded_bytes = bytes.unsharded > 0 ? bytes.unsharded : bytes.parameters;
+  t.replicates = ranks > 1 && ranks < world;
+  t.unsharded_bytes = bytes.gathered > 0 ? bytes.gathered : bytes.unsharded > 0 ? bytes.unsharded : bytes.parameters;
+  t.reduce_bytes = bytes.reduce_again;
   return t;
 }
 

@@ -15,13 +15,18 @@ namespace fsdp {
 
 // Bytes of one unit on one rank (padded), by what they are.
 struct UnitBytes {
-  Bytes parameters = 0;   // master shard (no_shard: whole)
-  Bytes unsharded = 0;    // gathered full parameters, compute dtype; 0 if the unit never gathers
-  Bytes reduce = 0;       // reduce input, reduce dtype; 0 if alone or all-reduced in place
-  Bytes gradient = 0;     // reduced gradient, master dtype
-  Bytes accumulated = 0;  // full gradient of micro-batches that are not reduced
+  Bytes parameters = 0;    // master shard (no_shard: whole)
+  Bytes unsharded = 0;     // full parameters, compute dtype; 0 if the unit never gathers
+  Bytes gathered = 0;      // what is gathered, until it is copied to the full parameters; 0: they are the same
+  Bytes group_shard = 0;   // this rank's part of the copy kept over a smaller group between forward and backward
+  Bytes reduce = 0;        // reduce input, reduce dtype; 0 if alone or all-reduced in place
+  Bytes reduce_again = 0;  // the same for a reduction that adds to an earlier one of the step
+  Bytes gradient = 0;      // reduced gradient, master dtype
+  Bytes accumulated = 0;   // full gradient of micro-batches that are not reduced
   Bytes optimizer = 0;
   Count padding = 0;  // elements
+  Count count = 0;    // elements of a rank's shard
+  Dtype param_dtype = Dtype::kFloat32, reduce_dtype = Dtype::kFloat32;
 };
 
 // A UnitMemory that counts and does nothing else. The calls it hands out have null pointers.
@@ -29,22 +34,30 @@ class CountingUnitMemory final : public UnitMemory {
  public:
   CountingUnitMemory(std::vector<UnitBytes> units, std::vector<bool> all_reduces, MemoryMeter& meter)
       : units_(std::move(units)), all_reduces_(std::move(all_reduces)), meter_(meter) {}
-  void acquire_unsharded(UnitId u) override { meter_.add(at(u).unsharded, MemoryCategory::kUnsharded); }
-  void release_unsharded(UnitId u) override { meter_.sub(at(u).unsharded, MemoryCategory::kUnsharded); }
-  void acquire_reduce_input(UnitId u) override { meter_.add(at(u).reduce, MemoryCategory::kReduce); }
+  void acquire_unsharded(UnitId u) override;
+  void release_unsharded(UnitId u) override;
+  void copy_out(UnitId u) override;
+  void keep_group_shard(UnitId u) override;
+  void drop_group_shard(UnitId u) override;
+  void acquire_reduce_input(UnitId u) override;
   void pack_gradients(UnitId u) override { drop_accumulated(u); }
   void accumulate_unsharded(UnitId u) override;
-  void release_reduce_input(UnitId u) override { meter_.sub(at(u).reduce, MemoryCategory::kReduce); }
-  void acquire_gradient(UnitId u) override { meter_.add(at(u).gradient, MemoryCategory::kGradients); }
-  void release_gradient(UnitId u) override { meter_.sub(at(u).gradient, MemoryCategory::kGradients); }
+  void release_reduce_input(UnitId u) override;
+  void acquire_gradient(UnitId u) override;
+  void release_gradient(UnitId u) override;
   CollectiveCall all_gather_call(UnitId u) override;
   CollectiveCall reduce_call(UnitId u) override;
   CollectiveCall replica_call(UnitId u) override;
 
  private:
   const UnitBytes& at(UnitId u) const { return units_[static_cast<std::size_t>(u)]; }
+  struct Held {  // what the unit has at the moment
+    bool accumulated = false, gathered = false, unsharded = false, group_shard = false, gradient = false;
+    Bytes reduce = 0;
+  };
+  Held& held(UnitId u);
   void drop_accumulated(UnitId u);
-  std::vector<bool> accumulated_;
+  std::vector<Held> held_;
   std::vector<UnitBytes> units_;
   std::vector<bool> all_reduces_;
   MemoryMeter& meter_;

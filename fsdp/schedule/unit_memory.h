@@ -31,9 +31,14 @@ class UnitMemory {
   // A micro-batch whose gradients are not reduced: adds what autograd handed over to the unit's full gradient, which
   // lives until the micro-batch that is reduced packs it too.
   virtual void accumulate_unsharded(UnitId) {}
-  // reshard_after_forward by a group size: keeps this rank's part of a copy sharded over the group, from which the
-  // gather of the backward pass takes it; called before release_unsharded of the forward.
+  // reshard_after_forward by a group size: keeps this rank's part of a copy sharded over the group, from which the next
+  // gather takes it; called before release_unsharded of the forward. The part goes when the backward pass has no use
+  // for it any more, or at the end of the micro-batch.
   virtual void keep_group_shard(UnitId) {}
+  virtual void drop_group_shard(UnitId) {}
+  // Per-parameter layout: what was gathered goes to the full parameters, which take their memory here; the gathered
+  // buffer's goes. release_unsharded() may come without it, if the gather was not used.
+  virtual void copy_out(UnitId) {}
   // Hybrid: the all-reduce of the sharded gradient across shard groups.
   virtual CollectiveCall replica_call(UnitId) { return {}; }
 

@@ -5,7 +5,7 @@
 namespace fsdp {
 
 std::string_view name_of(Verb v) {
-  static constexpr std::array<std::string_view, 17> kNames{"acquire unsharded",
+  static constexpr std::array<std::string_view, 18> kNames{"acquire unsharded",
                                                            "all-gather",
                                                            "compute begin",
                                                            "compute end",
@@ -21,7 +21,8 @@ std::string_view name_of(Verb v) {
                                                            "optimizer end",
                                                            "release gradient",
                                                            "cast",
-                                                           "accumulate"};
+                                                           "accumulate",
+                                                           "copy out"};
   return kNames[static_cast<std::size_t>(v)];
 }
 

@@ -27,6 +27,7 @@ enum class Verb : std::uint8_t {
   kReleaseGradient,
   kCast,        // all-gather lane: this rank's shard into the full buffer, in the dtype that travels
   kAccumulate,  // compute lane: gradients -> the unit's full gradient of micro-batches that are not reduced
+  kCopyOut,     // compute lane: what was gathered -> the full parameters (per-parameter layout)
 };
 std::string_view name_of(Verb v);
 

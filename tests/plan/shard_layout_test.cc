@@ -102,5 +102,71 @@ TEST(ShardLayout, OneRankHoldsAll) {
   EXPECT_EQ(l.local(1, 0).end, 9);
 }
 
+std::vector<Count> rows_held(const ShardLayout& l, std::size_t parameter, Count row) {
+  std::vector<Count> rows;
+  for (int r = 0; r < l.world; ++r) {
+    const ShardLayout::Range held = l.local(parameter, r);
+    rows.push_back((held.end - held.begin) / row);
+  }
+  return rows;
+}
+
+TEST(PerParameterLayout, PacksPaddedRowsOfEachParameter) {  // fsdp.md V18 to V20
+  const ShardLayout a = make_per_parameter_layout({{3, 3}, {2, 2}}, 2, 1);
+  EXPECT_THAT(rows_held(a, 0, 3), ElementsAre(2, 1));
+  EXPECT_THAT(rows_held(a, 1, 2), ElementsAre(1, 1));
+  EXPECT_EQ(a.shard, 8);
+  EXPECT_EQ(a.flat, 16);
+  EXPECT_THAT(a.offsets, ElementsAre(0, 12));  // the first takes 12 elements, 9 of them its own
+  EXPECT_EQ(a.full, 16);
+
+  const ShardLayout b = make_per_parameter_layout({{5, 4}, {7}, {2}}, 4, 1);
+  EXPECT_THAT(rows_held(b, 0, 4), ElementsAre(2, 2, 1, 0));
+  EXPECT_THAT(rows_held(b, 1, 1), ElementsAre(2, 2, 2, 1));
+  EXPECT_THAT(rows_held(b, 2, 1), ElementsAre(1, 1, 0, 0));
+  EXPECT_EQ(b.shard, 11);
+  EXPECT_EQ(b.flat, 44);
+  EXPECT_EQ(b.payload, 29);
+
+  const ShardLayout c = make_per_parameter_layout({{3}}, 8, 1);
+  EXPECT_THAT(rows_held(c, 0, 1), ElementsAre(1, 1, 1, 0, 0, 0, 0, 0));
+  EXPECT_EQ(c.flat, 8);
+  EXPECT_EQ(c.padding(), 5);
+}
+
+TEST(PerParameterLayout, RowsThatDoNotDivide) {  // case C17
+  EXPECT_THAT(rows_held(make_per_parameter_layout({{5, 6}}, 2, 32), 0, 6), ElementsAre(3, 2));
+  EXPECT_THAT(rows_held(make_per_parameter_layout({{6, 6}}, 4, 32), 0, 6), ElementsAre(2, 2, 2, 0));
+  EXPECT_THAT(rows_held(make_per_parameter_layout({{3, 6}}, 4, 32), 0, 6), ElementsAre(1, 1, 1, 0));
+  EXPECT_THAT(rows_held(make_per_parameter_layout({{1, 6}}, 4, 32), 0, 6), ElementsAre(1, 0, 0, 0));
+  EXPECT_THAT(rows_held(make_per_parameter_layout({{1}}, 3, 32), 0, 1), ElementsAre(1, 0, 0));
+}
+
+TEST(PerParameterLayout, AloneNothingIsPaddedOrCopied) {
+  const ShardLayout l = make_per_parameter_layout({{3, 3}, {2, 2}}, 1, 32);
+  EXPECT_EQ(l.padding(), 0);
+  EXPECT_EQ(l.full, l.shard);
+  EXPECT_FALSE(l.copies());
+}
+
+TEST(GradientLayout, FlatReducesAllOrNothingPerParameterTheTrainable) {
+  ModuleTree tree;
+  const ModuleId root = tree.add_module(-1, "", "Root");
+  for (const auto& shape : std::vector<std::vector<Count>>{{4, 4}, {6}, {2, 2}})
+    tree.add_parameter(root, "p" + std::to_string(tree.parameters.size()), shape, InitRule::kUniform);
+  tree.parameters[1].trainable = false;
+  UnitSpec unit;
+  unit.parameters = {0, 1, 2};
+  const GradientLayout flat = gradient_layout(unit, tree, 2);
+  EXPECT_EQ(flat.layout.flat, unit_layout(unit, tree, 2).flat);
+  EXPECT_THAT(flat.index, ElementsAre(0, 1, 2));
+  unit.options.layout = Layout::kPerParameter;
+  const GradientLayout each = gradient_layout(unit, tree, 2);
+  EXPECT_THAT(each.index, ElementsAre(0, -1, 1));
+  EXPECT_EQ(each.layout.flat, 16 + 4);
+  for (ParameterInfo& p : tree.parameters) p.trainable = false;
+  EXPECT_EQ(gradient_layout(unit, tree, 2).layout.flat, 0);
+}
+
 }  // namespace
 }  // namespace fsdp
