@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""make_trace.py: a profiler trace of any size whose partition is known in closed form.
+
+  make_trace.py -o big.json.gz --cells 60000 [--steps 6] [--shift-ns 250] [--seed 1]
+
+Writes the trace, gzip if the name ends in .gz, and NAME.expected.json beside it. One rank, one device, Kineto's form.
+A cell is 1 ms of one device. With i the cell's number, a = i mod 4, b = i mod 6, in microseconds from the cell's begin:
+
+  compute, stream 7         [0, 300 + 10a)   [500, 800 + 10a)
+  all-gather, stream 20     [200, 450 + 20b)
+  copy, stream 24           [850 + 10a, 900 + 10a)
+Launch calls: the second compute is launched at 480 + 10a, the copy at 700, the rest 100 before they begin. So a cell is
+  compute      (200) + (300 + 10a)        - the part of the second compute under the all-gather
+  overlapped   100 + 10a + max(0, 20b - 50) [the first and the second compute under the all-gather]
+  exposed      [300 + 10a, min(450 + 20b, 500))
+  copy         50
+  gaps         before the second compute, if the all-gather ended before it; before the copy 50; before the next cell
+Every time stamp is moved by --shift-ns and has three decimals; events come in a shuffled order inside blocks of cells.
+"""
+import argparse
+import gzip
+import json
+import random
+
+PERIOD = 1000
+BASE_US = 1_795_000_000_000_000
+
+
+def cell(i):
+    """Name, stream, begin, end, launch begin, category of each operation, in us from the cell's begin."""
+    a, b = i % 4, i % 6
+    return [
+        ("gemm_bf16_128x128", 7, 0, 300 + 10 * a, -100, "kernel"),
+        ("ncclDevKernel_AllGather_RING_LL(ncclDevComm*, unsigned long)", 20, 200, 450 + 20 * b, 100, "kernel"),
+        ("void attention_kernel<float, 64>(float const*, float*)", 7, 500, 800 + 10 * a, 480 + 10 * a, "kernel"),
+        ("Memcpy DtoD (Device -> Device)", 24, 850 + 10 * a, 900 + 10 * a, 700, "gpu_memcpy"),
+    ]
+
+
+def expected(cells):
+    """Sums over the cells, in us."""
+    e = dict(compute=0, overlapped=0, exposed_other=0, copy=0, host_not_issued=0, host_launch=0, idle_dependency=0,
+             communication=0)
+    for i in range(cells):
+        a, b = i % 4, i % 6
+        gather_end = 450 + 20 * b
+        under_second = max(0, gather_end - 500)
+        e["communication"] += gather_end - 200
+        e["overlapped"] += 100 + 10 * a + under_second
+        e["compute"] += 200 + 300 + 10 * a - under_second
+        e["exposed_other"] += min(gather_end, 500) - (300 + 10 * a)
+        e["copy"] += 50
+        gap = 500 - gather_end                       # ends with a compute launched at 480 + 10a
+        if gap > 0:
+            launched = 480 + 10 * a
+            if launched > gather_end:
+                e["host_not_issued"] += min(launched, 500) - gather_end
+                e["host_launch"] += 500 - min(launched, 500)
+            else:
+                e["idle_dependency"] += gap
+        e["idle_dependency"] += 50                   # before the copy, launched long ago
+        if i + 1 < cells:                            # before the next cell, whose compute is launched at its begin - 100
+            idle, launched = PERIOD - (900 + 10 * a), PERIOD - 100
+            if launched > 900 + 10 * a:
+                e["host_not_issued"] += launched - (900 + 10 * a)
+                e["host_launch"] += 100
+            else:
+                e["idle_dependency"] += idle
+    e["span"] = (cells - 1) * PERIOD + 900 + 10 * ((cells - 1) % 4)
+    return e
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("-o", "--out", required=True)
+    p.add_argument("--cells", type=int, default=1000, help="each has 17 events")
+    p.add_argument("--steps", type=int, default=5)
+    p.add_argument("--shift-ns", type=int, default=0)
+    p.add_argument("--seed", type=int, default=1)
+    a = p.parse_args()
+    rng = random.Random(a.seed)
+    events = 0
+    shift = f"{a.shift_ns % 1000:03d}"
+    moved = BASE_US + a.shift_ns // 1000
+
+    def at(us):
+        return f"{moved + us}.{shift}"
+
+    with (gzip.open(a.out, "wt", compresslevel=3) if a.out.endswith(".gz") else open(a.out, "w")) as f:
+        f.write('{\n  "schemaVersion": 1,\n  "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 8},\n'
+                '  "traceEvents": [\n')
+        per = -(-a.cells // a.steps)
+        first = True
+        for s in range(a.steps):
+            lo, hi = s * per, min(a.cells, (s + 1) * per)
+            if lo >= hi:
+                continue
+            f.write(("" if first else ",\n") +
+                    f'  {{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#{s + 1}", "pid": 77, "tid": 77, '
+                    f'"ts": {at(lo * PERIOD - 100)}, "dur": {(hi - lo) * PERIOD}.000, "args": {{"External id": {s}}}}}')
+            first = False
+            events += 1
+        correlation = 0
+        for block in range(0, a.cells, 64):
+            lines = []
+            for i in range(block, min(block + 64, a.cells)):
+                z = i * PERIOD
+                for name, stream, begin, end, launch, category in cell(i):
+                    correlation += 1
+                    c = correlation
+                    lines.append(f'  {{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 77, "tid": 77, "ts": {at(z + launch - 4)}, '
+                                 f'"dur": 9.000, "args": {{"External id": {c}, "Sequence number": {c}, "Fwd thread id": 0}}}}')
+                    lines.append(f'  {{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 77, "tid": 77, "ts": {at(z + launch)}, '
+                                 f'"dur": 4.000, "args": {{"External id": {c}, "cbid": 211, "correlation": {c}}}}}')
+                    lines.append(f'  {{"ph": "s", "id": {c}, "pid": 77, "tid": 77, "ts": {at(z + launch)}, "cat": "ac2g", "name": "ac2g"}}')
+                    lines.append(f'  {{"ph": "X", "cat": "{category}", "name": "{name}", "pid": 0, "tid": {stream}, "ts": {at(z + begin)}, "dur": {end - begin}.000, '
+                                 f'"args": {{"External id": {c}, "queued": 0, "device": 0, "context": 1, "stream": {stream}, "correlation": {c}, '
+                                 f'"registers per thread": 128, "shared memory": 49152, "blocks per SM": 2.37037, "grid": [256, 1, 1], "block": [256, 1, 1]}}}}')
+                lines.append(f'  {{"ph": "f", "id": {correlation}, "pid": 0, "tid": 24, "ts": {at(z + 850)}, "cat": "ac2g", "name": "ac2g", "bp": "e"}}')
+            rng.shuffle(lines)
+            events += len(lines)
+            f.write(",\n" + ",\n".join(lines))
+        f.write('\n  ],\n  "traceName": "made"\n}\n')
+    e = expected(a.cells)
+    e["events"] = events
+    with open(a.out + ".expected.json", "w") as f:
+        json.dump(e, f)
+
+
+if __name__ == "__main__":
+    main()
