@@ -1,0 +1,89 @@
+#include "harness/cost/hardware.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "fsdp/core/errors.h"
+
+namespace harness {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string refusal(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const fsdp::ConfigError& e) {
+    return e.what();
+  }
+  return "no refusal";
+}
+
+const std::string kSmall =
+    "version: 1\nname: tiny\nops:\n  gemm_fp32: {tflops: 1}\n  attention: {tflops: 1}\n"
+    "  elementwise: {gb_s: 10}\ncollectives:\n  all_gather:\n    - {devices: 2, gb_s: 1}\n";
+
+TEST(Hardware, EveryPresetReadsAndReadsBackAsItself) {
+  EXPECT_GE(hardware_presets().size(), 12u);
+  for (const std::string& name : hardware_presets()) {
+    const Hardware h = load_hardware(name);
+    EXPECT_EQ(h.name, name);
+    EXPECT_FALSE(h.assumed.empty()) << name << " says what is assumed";
+    const Hardware again = parse_hardware(to_yaml(h), "again");
+    EXPECT_EQ(to_yaml(again), to_yaml(h)) << name;
+    if (!h.network.empty()) {
+      EXPECT_GT(load_network(h.network).node_gb_s, 0);
+    }
+  }
+}
+
+TEST(Hardware, BudgetsUseTheMemoryThatTheDriverLeavesNotTheLabel) {
+  EXPECT_DOUBLE_EQ(load_hardware("a100-40gb").usable_gib, 39.49);
+  EXPECT_DOUBLE_EQ(load_hardware("b200").usable_gib, 178.35);
+  EXPECT_EQ(load_hardware("v100-32gb").peak_bf16_tflops, 0) << "no bf16, so no utilisation";
+}
+
+TEST(Hardware, AnUnknownPresetNamesTheNearest) {
+  EXPECT_THAT(refusal([] { load_hardware("h100"); }), AllOf(HasSubstr("'h100'"), HasSubstr("nearest: h100-")));
+  EXPECT_THAT(refusal([] { load_network("aws-p4"); }), AllOf(HasSubstr("'aws-p4'"), HasSubstr("aws-p4d")));
+  EXPECT_THAT(refusal([] { load_hardware("nowhere/mine.yaml"); }), HasSubstr("cannot read nowhere/mine.yaml"));
+}
+
+TEST(Hardware, AFileOfAnotherVersionIsRefused) {
+  EXPECT_THAT(refusal([] { parse_hardware("version: 2\nname: x\n", "x.yaml"); }),
+              AllOf(HasSubstr("x.yaml:1"), HasSubstr("[version] is 2"), HasSubstr("version 1")));
+  EXPECT_THAT(refusal([] { parse_hardware("name: x\n", "x.yaml"); }), HasSubstr("[version] is missing"));
+}
+
+TEST(Hardware, NumbersAreFiniteAndNotNegative) {
+  for (const std::string bad : {"-1", ".nan", ".inf", "fast"}) {
+    const std::string text = kSmall + "host: {launch_us: " + bad + "}\n";
+    EXPECT_THAT(refusal([&] { parse_hardware(text, "x.yaml"); }),
+                AllOf(HasSubstr("x.yaml:10"), HasSubstr("host.launch_us")))
+        << bad;
+  }
+  EXPECT_THAT(refusal([] { parse_hardware(kSmall + "device: {gemm_efficiency: 0}\n", "x.yaml"); }),
+              HasSubstr("device.gemm_efficiency"));
+}
+
+TEST(Hardware, WrongKeysAndMissingPartsAreNamed) {
+  EXPECT_THAT(refusal([] { parse_hardware(kSmall + "hosts: {}\n", "x.yaml"); }),
+              AllOf(HasSubstr("[hosts] is not a key"), HasSubstr("host")));
+  EXPECT_THAT(refusal([] { parse_hardware("version: 1\nops: {elementwise: {gb_s: 1}}\n", "x.yaml"); }),
+              HasSubstr("no cost of a matrix product"));
+  EXPECT_THAT(refusal([] { parse_hardware("version: [1", "x.yaml"); }), HasSubstr("not YAML"));
+  EXPECT_THAT(refusal([] { parse_hardware("3", "x.yaml"); }), HasSubstr("not a mapping"));
+}
+
+TEST(Hardware, AFileIsReadByItsPath) {
+  const std::string path = testing::TempDir() + "/tiny-hardware.yaml";
+  std::ofstream(path) << kSmall;
+  const Hardware h = load_hardware(path);
+  EXPECT_EQ(h.name, "tiny");
+  EXPECT_EQ(h.reduce_scatter.size(), 1u) << "as the all-gather, until it is measured";
+}
+
+}  // namespace
+}  // namespace harness
