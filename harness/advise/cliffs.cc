@@ -14,7 +14,15 @@ double median(std::vector<double> v) {
   return n % 2 == 1 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]);
 }
 
-std::vector<CliffCause> causes_of(const CurvePoint& fast, const CurvePoint& slow) {
+std::string words(PartitionClass c) {
+  std::string s(name_of(c));
+  std::replace(s.begin(), s.end(), '_', ' ');
+  return s;
+}
+
+}  // namespace
+
+std::vector<CliffCause> causes_between(const CurvePoint& fast, const CurvePoint& slow) {
   std::vector<CliffCause> grown;
   if (!fast.partition || !slow.partition) return grown;
   double total = 0;
@@ -39,14 +47,6 @@ std::vector<CliffCause> causes_of(const CurvePoint& fast, const CurvePoint& slow
   return grown;
 }
 
-std::string words(PartitionClass c) {
-  std::string s(name_of(c));
-  std::replace(s.begin(), s.end(), '_', ' ');
-  return s;
-}
-
-}  // namespace
-
 std::vector<Cliff> find_cliffs(const std::vector<CurvePoint>& curve, const CliffRule& rule) {
   std::vector<std::size_t> measured;
   for (std::size_t i = 0; i < curve.size(); ++i)
@@ -70,7 +70,7 @@ std::vector<Cliff> find_cliffs(const std::vector<CurvePoint>& curve, const Cliff
     c.fast = rises ? measured[k] : measured[k + 1];
     c.slow = rises ? measured[k + 1] : measured[k];
     c.ratio = slow.y / fast.y;
-    c.causes = causes_of(fast, slow);
+    c.causes = causes_between(fast, slow);
     c.gap_between = measured[k + 1] - measured[k] > 1;
     out.push_back(std::move(c));
   }

@@ -38,6 +38,10 @@ struct CliffRule {
 };
 std::vector<Cliff> find_cliffs(const std::vector<CurvePoint>& curve, const CliffRule& rule = {});
 
+// What grew from the fast point to the slow one: one class, or the two largest where none has half. Compute stands for
+// all compute, overlapped or not.
+std::vector<CliffCause> causes_between(const CurvePoint& fast, const CurvePoint& slow);
+
 // "root -> block is 2.1x faster (23.1 ms against 48.9 ms per step): exposed all-gather in forward fell by 12.0 ms, 71 %
 // of the difference". `unit` names the unit of work ("step", "token").
 std::string describe(const Cliff& cliff, const std::vector<CurvePoint>& curve, const std::string& unit);

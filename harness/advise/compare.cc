@@ -1,0 +1,234 @@
+#include "harness/advise/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+#include "fsdp/core/errors.h"
+#include "harness/sweep/settings.h"
+#include "harness/sweep/text.h"
+
+namespace harness {
+namespace {
+
+constexpr std::size_t kMostPairs = 40'000;  // tried for the likest one when nothing matches
+
+// Settings that do not change what is measured.
+bool informational_setting(const std::string& name) { return name == "step_timeout"; }
+
+// Fields of the environment that must be equal; the rest should be, but for those that only inform.
+bool required_field(const std::string& name) {
+  static constexpr std::array<std::string_view, 6> kRequired = {"cpu",       "cores",        "gpu",
+                                                                "gpu_count", "device_model", "nodes"};
+  return std::find(kRequired.begin(), kRequired.end(), name) != kRequired.end();
+}
+bool informational_field(const std::string& name) {
+  static constexpr std::array<std::string_view, 9> kInformational = {
+      "host", "command", "boundary_check", "directory", "pid", "memory_bytes", "temperature", "load", "started"};
+  return std::any_of(kInformational.begin(), kInformational.end(),
+                     [&](std::string_view i) { return name == i || name.rfind(std::string(i) + "_", 0) == 0; }) ||
+         name.rfind("machine.", 0) == 0;
+}
+
+using Fields = std::map<std::string, std::string>;
+
+std::vector<FieldDifference> differences(const Fields& a, const Fields& b) {
+  std::vector<FieldDifference> out;
+  const auto value = [](const Fields& f, const std::string& name) {
+    const auto found = f.find(name);
+    return found == f.end() ? std::string("absent") : found->second;
+  };
+  Fields all = a;
+  all.insert(b.begin(), b.end());
+  for (const auto& [name, ignored] : all)
+    if (value(a, name) != value(b, name)) out.push_back({name, value(a, name), value(b, name)});
+  return out;
+}
+
+Fields setting_fields(const CaseRecord& c, const std::set<std::string>& allow) {
+  Fields out;
+  for (const auto& [name, value] : c.settings)
+    if (!allow.count(name) && !informational_setting(name)) out[name] = value;
+  return out;
+}
+
+// What must be equal beside the settings.
+Fields required_fields(const Side& side, const CaseRecord& c, const std::set<std::string>& allow) {
+  Fields all = {{"schema_version", std::to_string(side.sweep.schema_version)},
+                {"emulated", c.emulated ? "true" : "false"},
+                {"predicted", c.predicted ? "true" : "false"}};
+  for (const auto* e : {&side.sweep.environment, &c.environment})
+    for (const auto& [name, value] : *e)
+      if (required_field(name)) all[name] = value;
+  for (const std::string& name : allow) all.erase(name);
+  return all;
+}
+
+Fields expected_fields(const Side& side, const CaseRecord& c, const std::set<std::string>& allow) {
+  Fields all = {{"interleaved", "no"}};
+  for (const auto* e : {&side.sweep.environment, &c.environment})
+    for (const auto& [name, value] : *e)
+      if (!required_field(name) && !informational_field(name)) all[name] = value;
+  if (all["interleaved"] != "no") all["interleaved"] = "yes";
+  const bool throttled = std::any_of(c.warnings.begin(), c.warnings.end(),
+                                     [](const std::string& w) { return w.find("throttl") != std::string::npos; });
+  all["throttled"] = throttled ? "yes" : "no";
+  for (const std::string& name : allow) all.erase(name);
+  return all;
+}
+
+std::string key_of(const CaseRecord& c, const std::set<std::string>& allow) {
+  std::string key;
+  for (const auto& [name, value] : setting_fields(c, allow)) key += name + "=" + value + "\n";
+  return key;
+}
+
+std::string label_of(const CaseRecord& c, const std::set<std::string>& allow) {
+  std::string out;
+  for (const auto& [name, value] : c.axes)
+    if (!allow.count(name)) out += (out.empty() ? "" : ", ") + name + "=" + value;
+  return out.empty() ? c.id : out;
+}
+
+// The pair of cases with the fewest differing fields: what stands between the sides.
+std::vector<FieldDifference> likest_difference(const Side& a, const Side& b, const std::set<std::string>& allow) {
+  std::optional<std::vector<FieldDifference>> best;
+  std::size_t tried = 0;
+  for (const CaseRecord& x : a.cases)
+    for (const CaseRecord& y : b.cases) {
+      if (++tried > kMostPairs) return best.value_or(std::vector<FieldDifference>());
+      auto d = differences(setting_fields(x, allow), setting_fields(y, allow));
+      if (!best || d.size() < best->size()) best = std::move(d);
+    }
+  return best.value_or(
+      std::vector<FieldDifference>{{"cases", std::to_string(a.cases.size()), std::to_string(b.cases.size())}});
+}
+
+std::map<std::string, std::size_t> by_key(const Side& side, const std::set<std::string>& allow) {
+  std::map<std::string, std::size_t> out;
+  for (std::size_t i = 0; i < side.cases.size(); ++i) {
+    const auto [found, fresh] = out.emplace(key_of(side.cases[i], allow), i);
+    if (fresh) continue;
+    const auto d = differences(setting_fields(side.cases[found->second], {}), setting_fields(side.cases[i], {}));
+    throw fsdp::ConfigError(
+        fmt::format("[{}] holds several cases that differ only in {}, which may differ here; select one of them, for "
+                    "instance {}:{}={}",
+                    side.name, d.empty() ? "nothing" : d.front().field, side.name,
+                    d.empty() ? "setting" : d.front().field, d.empty() ? "value" : d.front().a));
+  }
+  return out;
+}
+
+void measure(ComparedCase& out, const Side& a, const Side& b, const CompareOptions& options) {
+  const CaseRecord &x = a.cases[out.a], &y = b.cases[out.b];
+  out.both_measured = measured(x.status) && measured(y.status) && !x.samples.empty() && !y.samples.empty();
+  if (!out.both_measured) {
+    out.note = x.status == y.status ? fmt::format("both {}", name_of(x.status))
+                                    : fmt::format("{} against {}", name_of(x.status), name_of(y.status));
+    return;
+  }
+  const bool turns = x.environment.count("interleaved") && y.environment.count("interleaved") && !a.origin.empty() &&
+                     a.origin == b.origin;
+  out.effect =
+      turns ? paired_effect(x.samples, y.samples, options.noise) : unpaired_effect(x.samples, y.samples, options.noise);
+  out.gate_failed = options.gate >= 0 && gate_fails(out.effect, options.gate);
+}
+
+void collect_warnings(Comparison& c, const ComparedCase& one) {
+  for (const FieldDifference& w : one.warnings) {
+    const auto same = [&](const FieldDifference& o) { return o.field == w.field && o.a == w.a && o.b == w.b; };
+    if (std::none_of(c.warnings.begin(), c.warnings.end(), same)) c.warnings.push_back(w);
+  }
+}
+
+// A case that was measured on one side only is worse news than any percentage.
+bool lost(const Side& a, const Side& b, const ComparedCase& one) {
+  return measured(a.cases[one.a].status) && !measured(b.cases[one.b].status);
+}
+
+}  // namespace
+
+Comparison compare(const Side& a, const Side& b, const CompareOptions& options) {
+  Comparison out;
+  const auto left = by_key(a, options.allow), right = by_key(b, options.allow);
+  for (const auto& [key, i] : left)
+    if (!right.count(key)) out.only_a.push_back(label_of(a.cases[i], options.allow));
+  for (const auto& [key, i] : right)
+    if (!left.count(key)) out.only_b.push_back(label_of(b.cases[i], options.allow));
+  for (std::size_t i = 0; i < a.cases.size(); ++i) {
+    const auto partner = right.find(key_of(a.cases[i], options.allow));
+    if (partner == right.end()) continue;
+    ComparedCase one;
+    one.a = i, one.b = partner->second;
+    one.label = label_of(a.cases[i], options.allow);
+    const CaseRecord &x = a.cases[one.a], &y = b.cases[one.b];
+    out.unlike = differences(required_fields(a, x, options.allow), required_fields(b, y, options.allow));
+    if (!out.unlike.empty()) {
+      out.cases.clear();
+      return out;
+    }
+    one.warnings = differences(expected_fields(a, x, options.allow), expected_fields(b, y, options.allow));
+    measure(one, a, b, options);
+    if (options.gate >= 0 && lost(a, b, one)) one.gate_failed = true;
+    collect_warnings(out, one);
+    out.gate_failed = out.gate_failed || one.gate_failed;
+    out.cases.push_back(std::move(one));
+  }
+  if (out.cases.empty()) out.unlike = likest_difference(a, b, options.allow);
+  if (out.cases.size() > 20)
+    out.notes.push_back(fmt::format("{} cases at 95 %: about {} of them are expected to look different by chance",
+                                    out.cases.size(), (out.cases.size() + 10) / 20));
+  return out;
+}
+
+SideName parse_side(const std::string& text, bool exists_as_given) {
+  SideName out{text, {}};
+  if (exists_as_given) return out;
+  // The selection begins at the first colon that a setting's name and a "=" follow: values may hold colons themselves.
+  std::string rest;
+  for (auto at = text.find(':'); at != std::string::npos && rest.empty(); at = text.find(':', at + 1)) {
+    const auto equals = text.find('=', at);
+    if (equals == std::string::npos) break;
+    const std::string name = text.substr(at + 1, equals - at - 1);
+    const auto& table = setting_table();
+    if (std::none_of(table.begin(), table.end(), [&](const SettingInfo& s) { return s.name == name; })) continue;
+    out.path = text.substr(0, at);
+    rest = text.substr(at + 1);
+  }
+  if (rest.empty()) return out;
+  for (const std::string& piece : split(rest, ',')) {
+    const auto equals = piece.find('=');
+    if (equals == std::string::npos) {  // a comma inside a value
+      if (out.selected.empty())
+        throw fsdp::ConfigError(
+            fmt::format("[{}] \"{}\" is not setting=value; write for instance DIR:wrap=block", text, piece));
+      out.selected.back().second += "," + piece;
+      continue;
+    }
+    out.selected.emplace_back(piece.substr(0, equals), piece.substr(equals + 1));
+  }
+  CaseSettings defaults;
+  for (auto& [name, value] : out.selected) {
+    apply_setting(defaults, name, value);
+    value = setting_text(defaults, name);
+  }
+  return out;
+}
+
+void select_cases(Side& side, const SideName& name) {
+  for (const auto& [setting, value] : name.selected) {
+    const auto other = [&](const CaseRecord& c) {
+      return std::none_of(c.settings.begin(), c.settings.end(),
+                          [&](const auto& s) { return s.first == setting && s.second == value; });
+    };
+    side.cases.erase(std::remove_if(side.cases.begin(), side.cases.end(), other), side.cases.end());
+    if (side.cases.empty())
+      throw fsdp::ConfigError(
+          fmt::format("[{}] no case has {}={}; see results.csv for what there is", name.path, setting, value));
+  }
+}
+
+}  // namespace harness

@@ -1,0 +1,276 @@
+#include "harness/advise/recommend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "fsdp/core/errors.h"
+#include "fsdp/core/memory_meter.h"
+#include "harness/sweep/quantities.h"
+
+namespace harness {
+namespace {
+
+constexpr double kSame = 0.02;  // costs closer than this, with intervals that meet, are equal: less memory wins
+constexpr double kObserverLimit = 1.05;
+constexpr std::size_t kListed = 2;
+
+std::string setting(const CaseRecord& c, const std::string& name) {
+  for (const auto& [key, value] : c.settings)
+    if (key == name) return value;
+  return "";
+}
+
+// What must be equal for two cases to be choices for the same job.
+std::string workload_of(const CaseRecord& c) {
+  std::string set = setting(c, "set"), out = setting(c, "model");
+  if (!set.empty() && set != "none") out += " (" + set + ")";
+  out += ", world " + setting(c, "world") + ", " + setting(c, "device");
+  for (const char* name : {"hardware", "network", "wire", "ranks_per_node"}) {
+    const std::string value = setting(c, name);
+    if (!value.empty() && value != "none" && value != "0" && value != "auto")
+      out += fmt::format(", {} {}", name, value);
+  }
+  return out;
+}
+
+std::string work_key(const CaseRecord& c) {
+  return setting(c, "batch") + "/" + setting(c, "seq") + "/" + setting(c, "accumulate");
+}
+
+Contender contender(const std::vector<CaseRecord>& cases, std::size_t i, bool per_token) {
+  const CaseRecord& c = cases[i];
+  const double tokens = per_token && c.tokens_per_s ? *c.tokens_per_s * static_cast<double>(*c.step_ns) / 1e9 : 1.0;
+  const auto scaled = [&](std::optional<fsdp::Nanos> ns) {
+    return static_cast<double>(ns.value_or(*c.step_ns)) / tokens;
+  };
+  return {i, scaled(c.step_ns), scaled(c.step_ci_low_ns), scaled(c.step_ci_high_ns), c.peak_bytes.value_or(0), ""};
+}
+
+bool intervals_meet(const Contender& a, const Contender& b) { return a.low <= b.high && b.low <= a.high; }
+
+std::string words(PartitionClass c) {
+  std::string s(name_of(c));
+  std::replace(s.begin(), s.end(), '_', ' ');
+  return s;
+}
+
+std::string more_memory(const Contender& a, const Contender& b) {
+  if (a.peak == 0 || b.peak == 0 || a.peak == b.peak) return "";
+  return fmt::format("{} {} memory", format_bytes(std::abs(a.peak - b.peak)), a.peak > b.peak ? "more" : "less");
+}
+
+class Advisor {
+ public:
+  Advisor(const std::vector<CaseRecord>& cases, std::vector<std::size_t> members, const RecommendOptions& options)
+      : cases_(cases), members_(std::move(members)), options_(options) {}
+
+  Recommendation advise() {
+    r_.workload = workload_of(cases_[members_.front()]);
+    std::set<std::string> works;
+    for (const std::size_t i : members_) works.insert(work_key(cases_[i]));
+    per_token_ = works.size() > 1;
+    r_.unit = per_token_ ? "token" : "step";
+    r_.limit = limit();
+    sort_out();
+    find_pareto();
+    choose();
+    if (r_.best) explain();
+    return std::move(r_);
+  }
+
+ private:
+  // The user's, or the smallest budget that the cases ran under.
+  std::optional<fsdp::Bytes> limit() const {
+    if (options_.memory) return options_.memory;
+    std::optional<fsdp::Bytes> least;
+    for (const std::size_t i : members_) {
+      const std::string text = setting(cases_[i], "memory_budget");
+      if (text.empty() || text == "none") continue;
+      const fsdp::Bytes b = parse_bytes(text);
+      if (!least || b < *least) least = b;
+    }
+    return least;
+  }
+
+  void sort_out() {
+    int bad = 0;
+    for (const std::size_t i : members_) {
+      const CaseRecord& c = cases_[i];
+      if (!measured(c.status) || !c.step_ns) {
+        bad += c.status != Status::kOom && c.status != Status::kSkipped;
+        continue;
+      }
+      Contender k = contender(cases_, i, per_token_);
+      if (options_.single_modules) {
+        try {
+          if (fsdp1_obstacle(policy_of(settings_of(c)))) {
+            ++not_single_;
+            continue;
+          }
+        } catch (const fsdp::Error&) {  // a plan or model file that is gone: the snippet will say so
+        }
+      }
+      const double free = static_cast<double>(r_.limit.value_or(0)) * (1 - options_.margin);
+      if (r_.limit && k.peak > *r_.limit)
+        k.why = fmt::format("needs {}, more than {}", format_bytes(k.peak), format_bytes(*r_.limit));
+      else if (r_.limit && static_cast<double>(k.peak) > free)
+        k.why = fmt::format("needs {}, which leaves less than the margin of {:.0f} % below {}", format_bytes(k.peak),
+                            100 * options_.margin, format_bytes(*r_.limit));
+      else if (c.status == Status::kNearOom && !options_.memory)
+        k.why = "ran near the limit: " + c.reason;
+      (k.why.empty() ? fitting_ : over_).push_back(k);
+    }
+    if (bad > 0)
+      r_.warnings.push_back(fmt::format("{} cases failed for other reasons than memory and were left out", bad));
+    if (not_single_ > 0)
+      r_.warnings.push_back(
+          fmt::format("{} cases hold several modules in a unit, which FSDP1 cannot, and were left out", not_single_));
+    const auto by_cost = [](const Contender& a, const Contender& b) { return a.cost < b.cost; };
+    std::stable_sort(fitting_.begin(), fitting_.end(), by_cost);
+    std::stable_sort(over_.begin(), over_.end(), by_cost);
+  }
+
+  void find_pareto() {
+    std::vector<Contender> all = fitting_;
+    all.insert(all.end(), over_.begin(), over_.end());
+    std::stable_sort(all.begin(), all.end(), [](const Contender& a, const Contender& b) {
+      return a.cost != b.cost ? a.cost < b.cost : a.peak < b.peak;
+    });
+    fsdp::Bytes least = 0;
+    for (const Contender& k : all) {
+      if (k.peak == 0 || (!r_.pareto.empty() && k.peak >= least)) continue;
+      least = k.peak;
+      r_.pareto.push_back(k);
+    }
+  }
+
+  void choose() {
+    if (fitting_.empty()) return;
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < fitting_.size(); ++i) {
+      const Contender &k = fitting_[i], &fastest = fitting_.front();
+      const bool as_fast = k.cost <= fastest.cost * (1 + kSame) && intervals_meet(k, fastest);
+      if (as_fast && k.peak > 0 && k.peak < fitting_[best].peak) best = i;
+    }
+    r_.best = fitting_[best];
+    for (std::size_t i = 0; i < fitting_.size() && r_.runners_up.size() < kListed; ++i) {
+      if (i == best) continue;
+      Contender k = fitting_[i];
+      k.why = why_not(k);
+      r_.runners_up.push_back(std::move(k));
+    }
+    for (const Contender& k : over_)
+      if (k.cost < r_.best->cost && r_.too_large.size() < kListed) r_.too_large.push_back(k);
+  }
+
+  std::string why_not(const Contender& k) const {
+    const double change = k.cost / r_.best->cost - 1;
+    const std::string memory = more_memory(k, *r_.best);
+    if (intervals_meet(k, *r_.best) && std::abs(change) <= kSame)
+      return "as fast within the noise" + (memory.empty() ? "" : ", and takes " + memory);
+    std::string s = fmt::format("{:.1f} % slower", 100 * change);
+    if (intervals_meet(k, *r_.best)) s += " (intervals meet: not certain)";
+    if (const std::string what = growth(cases_[r_.best->index], cases_[k.index]); !what.empty()) s += ": " + what;
+    if (!memory.empty()) s += "; takes " + memory;
+    return s;
+  }
+
+  // What the slower case spends more on: the class that grew most.
+  std::string growth(const CaseRecord& fast, const CaseRecord& slow) const {
+    if (!fast.partition || !slow.partition) return "";
+    const auto causes = causes_between(curve(fast), curve(slow));
+    if (causes.empty()) return "";
+    const auto at = static_cast<std::size_t>(causes.front().cls);
+    const double more = static_cast<double>((*slow.partition)[at]) / curve(slow).work -
+                        static_cast<double>((*fast.partition)[at]) / curve(fast).work;
+    return fmt::format("{} {} more per {} ({:.0f} % of what grew; {})", words(causes.front().cls),
+                       format_nanos(static_cast<fsdp::Nanos>(more)), r_.unit, 100 * causes.front().share,
+                       meaning_of(causes.front().cls));
+  }
+  CurvePoint curve(const CaseRecord& c) const { return curve_point(c, per_token_ ? "batch" : ""); }
+
+  void explain() {
+    const CaseRecord& c = cases_[r_.best->index];
+    const Contender* other = r_.runners_up.empty() ? nullptr : &r_.runners_up.front();
+    if (other) {
+      const CaseRecord& o = cases_[other->index];
+      r_.reasons.push_back(fmt::format("{}: {}", label_of(o), other->why));
+      if (c.collectives && o.collectives && *c.collectives != *o.collectives)
+        r_.reasons.push_back(fmt::format("{} collectives a step against {}: {}", *c.collectives, *o.collectives,
+                                         *c.collectives < *o.collectives
+                                             ? "each costs its latency, and there are fewer"
+                                             : "more of them, but each is hidden better or held shorter"));
+      if (r_.best->peak > other->peak && other->peak > 0)
+        r_.reasons.push_back("the price is " + more_memory(*r_.best, *other));
+    }
+    if (r_.limit && r_.best->peak > 0)
+      r_.reasons.push_back(
+          fmt::format("peak {} of {}: {:.0f} % free", format_bytes(r_.best->peak), format_bytes(*r_.limit),
+                      100 * (1 - static_cast<double>(r_.best->peak) / static_cast<double>(*r_.limit))));
+    if (c.overlap_pct)
+      r_.reasons.push_back(fmt::format("{:.0f} % of the communication runs under compute", *c.overlap_pct));
+    judge(c, other);
+  }
+
+  void judge(const CaseRecord& c, const Contender* other) {
+    const auto say = [&](Confidence level, const std::string& why) {
+      r_.confidence = level;
+      r_.confidence_why = why;
+    };
+    if (c.samples.size() < 3) return say(Confidence::kLow, fmt::format("{} samples", c.samples.size()));
+    if (c.predicted) return say(Confidence::kLow, "predicted, not measured");
+    if (!other) return say(Confidence::kMedium, "nothing else fits to compare with");
+    if (c.observer_ratio.value_or(1) > kObserverLimit)
+      say(Confidence::kMedium, "tracing slows the steps that explain the time");
+    else if (intervals_meet(*r_.best, *other))
+      say(Confidence::kMedium, "the interval meets that of the runner-up");
+    else if (c.emulated)
+      say(Confidence::kMedium, "the network is emulated");
+    else if (c.ci_coverage < 0.95)
+      say(Confidence::kMedium, "too few samples for a 95 % interval");
+    else
+      say(Confidence::kHigh, "the interval is apart from the runner-up's");
+  }
+
+  const std::vector<CaseRecord>& cases_;
+  std::vector<std::size_t> members_;
+  const RecommendOptions& options_;
+  bool per_token_ = false;
+  int not_single_ = 0;
+  std::vector<Contender> fitting_, over_;
+  Recommendation r_;
+};
+
+}  // namespace
+
+CaseSettings settings_of(const CaseRecord& c) {
+  CaseSettings s;
+  for (const auto& [name, value] : c.settings) apply_setting(s, name, value);
+  return s;
+}
+
+std::string label_of(const CaseRecord& c) {
+  std::string out;
+  for (const auto& [name, value] : c.axes) out += (out.empty() ? "" : ", ") + name + "=" + value;
+  if (!out.empty()) return out;
+  return fmt::format("wrap={}, backward_prefetch={}", setting(c, "wrap"), setting(c, "backward_prefetch"));
+}
+
+std::vector<Recommendation> recommend(const std::vector<CaseRecord>& cases, const RecommendOptions& options) {
+  std::map<std::string, std::vector<std::size_t>> workloads;
+  std::vector<std::string> order;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const std::string key = workload_of(cases[i]);
+    if (workloads[key].empty()) order.push_back(key);
+    workloads[key].push_back(i);
+  }
+  std::vector<Recommendation> out;
+  for (const std::string& key : order) out.push_back(Advisor(cases, workloads[key], options).advise());
+  return out;
+}
+
+}  // namespace harness

@@ -1,0 +1,110 @@
+#include "harness/advise/recommend.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+
+#include "fsdp/core/errors.h"
+#include "harness/advise/findings.h"
+#include "harness/cli/commands.h"
+#include "harness/store/store.h"
+#include "harness/sweep/quantities.h"
+
+namespace harness::cli {
+namespace {
+
+constexpr std::size_t kFindingsShown = 5;
+
+struct RecommendFlags {
+  std::string directory, memory, margin = "5%", format = "fsdp2";
+};
+
+std::string commented(const std::string& text) {
+  std::string out;
+  std::size_t from = 0;
+  while (from < text.size()) {
+    const std::size_t end = std::min(text.find('\n', from), text.size());
+    out += "# " + text.substr(from, end - from) + "\n";
+    from = end + 1;
+  }
+  return out;
+}
+
+// The whole output is Python: what was found is in comments, the policy below them.
+void print_python(const std::vector<Recommendation>& all, const std::vector<CaseRecord>& cases, bool fsdp1) {
+  for (const Recommendation& r : all) {
+    std::cout << commented(recommendation_text(r, cases));
+    if (!r.best) continue;
+    const Policy policy = policy_of(settings_of(cases[r.best->index]));
+    std::cout << "\n" << (fsdp1 ? fsdp1_snippet(policy) : fsdp2_snippet(policy)) << "\n";
+  }
+}
+
+void print_findings(const SweepRecord& sweep, const std::vector<CaseRecord>& cases) {
+  const std::vector<Finding> findings = find_findings(sweep.axes, cases);
+  const std::size_t n = std::min(kFindingsShown, findings.size());
+  std::string text;
+  for (std::size_t i = 0; i < n; ++i)
+    text += fmt::format("{}: {} (confidence {})\n", name_of(findings[i].kind), findings[i].text,
+                        name_of(findings[i].confidence));
+  if (findings.size() > n) text += fmt::format("and {} more findings in the report\n", findings.size() - n);
+  if (!text.empty()) std::cout << commented("What else the sweep shows:\n" + text);
+}
+
+void recommend_command(const RecommendFlags& flags) {
+  RecommendOptions options;
+  if (!flags.memory.empty()) {
+    try {
+      options.memory = parse_bytes(flags.memory);
+    } catch (const fsdp::ConfigError& e) {
+      throw fsdp::ConfigError(fmt::format("[--memory] {}", e.what()));
+    }
+  }
+  try {
+    options.margin = parse_percent(flags.margin);
+  } catch (const fsdp::ConfigError& e) {
+    throw fsdp::ConfigError(fmt::format("[--margin] {}", e.what()));
+  }
+  if (flags.format != "fsdp2" && flags.format != "fsdp1" && flags.format != "json")
+    throw fsdp::ConfigError(fmt::format("[--format] \"{}\" is not a format; use fsdp2, fsdp1 or json", flags.format));
+  options.single_modules = flags.format == "fsdp1";
+  Store store = Store::open(flags.directory);
+  const SweepRecord sweep = store.has_sweep() ? store.read_sweep() : SweepRecord{};
+  const std::vector<CaseRecord> cases = store.read_cases();
+  if (cases.empty())
+    throw fsdp::ConfigError(fmt::format("[{}] holds no case yet; run the sweep first", flags.directory));
+  const std::vector<Recommendation> all = recommend(cases, options);
+  if (flags.format == "json") {
+    std::cout << recommendations_json(all, cases);
+  } else {
+    print_python(all, cases, flags.format == "fsdp1");
+    print_findings(sweep, cases);
+  }
+  std::cout << std::flush;
+  if (std::none_of(all.begin(), all.end(), [](const Recommendation& r) { return r.best.has_value(); }))
+    ends_with(kNegative);
+}
+
+}  // namespace
+
+void add_recommend(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("recommend", "The wrap policy to paste into PyTorch, and what it beats");
+  auto flags = std::make_shared<RecommendFlags>();
+  command->add_option("DIR", flags->directory, "directory that `sweep` wrote, or its results.db")->required();
+  command->add_option("--memory", flags->memory, "memory per rank that it must fit (default: the cases' memory_budget)")
+      ->type_name("BYTES");
+  command->add_option("--margin", flags->margin, "of that memory, to be left free (default 5%)")->type_name("PCT");
+  command->add_option("--format", flags->format, "fsdp2 or fsdp1: Python to paste; json (default fsdp2)")
+      ->type_name("fsdp2|fsdp1|json");
+  command->footer(
+      "The output of fsdp2 and fsdp1 is a Python file: findings in comments, then a function that shards the model.\n"
+      "Ends with 1 when nothing fits.\n\n"
+      "Examples:\n"
+      "  shardscope recommend out/quickstart > policy.py\n"
+      "  shardscope recommend out/quickstart --memory 300MiB --format json");
+  command->callback([flags] { recommend_command(*flags); });
+}
+
+}  // namespace harness::cli

@@ -1,0 +1,173 @@
+#include "harness/advise/compare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fsdp/core/errors.h"
+#include "harness/sweep/settings.h"
+
+namespace harness {
+namespace {
+
+using fsdp::Nanos;
+using testing::HasSubstr;
+using Choice = std::vector<std::pair<std::string, std::string>>;
+
+CaseRecord made(const Choice& choice, Nanos step, int samples = 9) {
+  CaseSettings c;
+  CaseRecord r;
+  for (const auto& [name, value] : choice) apply_setting(c, name, value);
+  r.id = case_id(c);
+  r.settings = all_settings(c);
+  r.axes = choice;
+  r.status = Status::kOk;
+  for (int i = 0; i < samples; ++i) r.samples.push_back(step + step * (i - samples / 2) / 1000);
+  r.step_ns = step;
+  r.environment = {{"cpu", "one"}, {"cores", "2"}, {"git_revision", "abc"}, {"host", "here"}};
+  return r;
+}
+
+Side side(const std::string& name, std::vector<CaseRecord> cases) {
+  Side s;
+  s.name = s.origin = name;
+  s.cases = std::move(cases);
+  return s;
+}
+
+std::string unlike_fields(const Comparison& c) {
+  std::string out;
+  for (const FieldDifference& d : c.unlike) out += d.field + "(" + d.a + "," + d.b + ") ";
+  return out;
+}
+
+TEST(Compare, MatchingCasesGetAVerdictEach) {
+  const Side a = side("a", {made({{"wrap", "root"}}, 1'000'000), made({{"wrap", "block"}}, 1'000'000),
+                            made({{"wrap", "sublayer"}}, 1'000'000)});
+  const Side b = side("b", {made({{"wrap", "sublayer"}}, 900'000), made({{"wrap", "root"}}, 1'000'500),
+                            made({{"wrap", "block"}}, 1'100'000)});
+  const Comparison c = compare(a, b, {});
+  ASSERT_EQ(c.cases.size(), 3u);
+  EXPECT_EQ(c.cases[0].effect.verdict, Verdict::kSame);
+  EXPECT_EQ(c.cases[1].effect.verdict, Verdict::kSlower);
+  EXPECT_EQ(c.cases[2].effect.verdict, Verdict::kFaster);
+  EXPECT_FALSE(c.negative());
+}
+
+TEST(Compare, AGateFailsOnASureSlowdownBeyondItAndOnACaseThatNoLongerRuns) {
+  CompareOptions options;
+  options.gate = 0.05;
+  const Side a = side("a", {made({}, 1'000'000)});
+  EXPECT_TRUE(compare(a, side("b", {made({}, 1'100'000)}), options).negative());
+  EXPECT_FALSE(compare(a, side("b", {made({}, 1'030'000)}), options).negative());
+  CaseRecord gone = made({}, 1'000'000);
+  gone.status = Status::kOom;
+  const Comparison lost = compare(a, side("b", {gone}), options);
+  EXPECT_TRUE(lost.negative());
+  EXPECT_EQ(lost.cases.at(0).note, "ok against oom");
+}
+
+TEST(Compare, UnlikeRunsAreRefusedWithTheFieldsAndWithoutANumber) {
+  const Side a = side("a", {made({{"batch", "1"}}, 1'000'000)});
+  const Comparison batch = compare(a, side("b", {made({{"batch", "2"}}, 2'000'000)}), {});
+  EXPECT_TRUE(batch.cases.empty());
+  EXPECT_EQ(unlike_fields(batch), "batch(1,2) ");
+  EXPECT_TRUE(batch.negative());
+  CaseRecord other = made({{"batch", "1"}}, 1'000'000);
+  other.environment["cpu"] = "another";
+  other.emulated = true;
+  EXPECT_EQ(unlike_fields(compare(a, side("b", {other}), {})), "cpu(one,another) emulated(false,true) ");
+  other = made({{"batch", "1"}}, 1'000'000);
+  other.environment.erase("cores");
+  EXPECT_EQ(unlike_fields(compare(a, side("b", {other}), {})), "cores(2,absent) ") << "missing counts as different";
+}
+
+TEST(Compare, WhatShouldBeEqualWarnsAndWhatInformsDoesNot) {
+  const Side a = side("a", {made({}, 1'000'000)});
+  CaseRecord other = made({}, 1'000'000);
+  other.environment["git_revision"] = "def";
+  other.environment["host"] = "there";
+  other.warnings = {"throttled for 20 ms"};
+  const Comparison c = compare(a, side("b", {other}), {});
+  EXPECT_TRUE(c.unlike.empty());
+  ASSERT_EQ(c.warnings.size(), 2u);
+  EXPECT_EQ(c.warnings[0].field, "git_revision");
+  EXPECT_EQ(c.warnings[1].field, "throttled");
+}
+
+TEST(Compare, ArmsOfOneInterleavedSweepAreComparedPairByPair) {
+  Side all =
+      side("dir", {made({{"backward_prefetch", "none"}}, 1'000'000), made({{"backward_prefetch", "pre"}}, 1'000'000)});
+  for (CaseRecord& c : all.cases) c.environment["interleaved"] = "9";
+  for (int i = 0; i < 9; ++i) {  // the machine drifts by 30 %, the arms stay 10 % apart
+    all.cases[0].samples[static_cast<std::size_t>(i)] = 1'000'000 + 40'000 * i;
+    all.cases[1].samples[static_cast<std::size_t>(i)] = (1'000'000 + 40'000 * i) * 9 / 10;
+  }
+  Side a = all, b = all;
+  CompareOptions options;
+  select_cases(a, {"dir", {{"backward_prefetch", "none"}}});
+  select_cases(b, {"dir", {{"backward_prefetch", "pre"}}});
+  options.allow = {"backward_prefetch"};
+  const Comparison c = compare(a, b, options);
+  ASSERT_EQ(c.cases.size(), 1u);
+  EXPECT_TRUE(c.cases[0].effect.interleaved);
+  EXPECT_EQ(c.cases[0].effect.verdict, Verdict::kFaster);
+  EXPECT_NEAR(c.cases[0].effect.effect, -0.1, 1e-3);
+  b.origin = "elsewhere";
+  EXPECT_EQ(compare(a, b, options).cases.at(0).effect.verdict, Verdict::kAmbiguous) << "unpaired, the drift hides it";
+}
+
+TEST(Compare, SeveralCasesForOneKeyAskForASelection) {
+  const Side a = side("dir", {made({{"wrap", "root"}}, 1), made({{"wrap", "block"}}, 2)});
+  CompareOptions options;
+  options.allow = {"wrap"};
+  try {
+    compare(a, a, options);
+    FAIL();
+  } catch (const fsdp::ConfigError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("differ only in wrap"));
+    EXPECT_THAT(e.what(), HasSubstr("dir:wrap=root"));
+  }
+}
+
+TEST(Compare, ASideIsADirectoryAFileOrASelection) {
+  EXPECT_EQ(parse_side("out/a", true).path, "out/a");
+  EXPECT_EQ(parse_side("out/a:b=c", true).path, "out/a:b=c") << "it exists under that name";
+  const SideName s = parse_side("out/a:wrap=blocks:2,backward_prefetch=none", false);
+  EXPECT_EQ(s.path, "out/a");
+  EXPECT_EQ(s.selected, (Choice{{"wrap", "blocks:2"}, {"backward_prefetch", "none"}}));
+  EXPECT_EQ(parse_side("d:wrap=class:A,B", false).selected, (Choice{{"wrap", "class:A,B"}}));
+  EXPECT_THROW(parse_side("d:wrap=nonsense", false), fsdp::ConfigError);
+}
+
+TEST(Compare, ABaselineReadsBackToTheSameComparison) {
+  Side a = side("a", {made({{"wrap", "root"}}, 1'000'000), made({{"wrap", "block"}}, 2'000'000)});
+  a.sweep.environment = {{"kernel", "k"}};
+  const std::string text = baseline_json(a);
+  EXPECT_TRUE(is_baseline(text));
+  const Side back = baseline_from_json(text, "b.json");
+  Side b = a;
+  const Comparison c = compare(back, b, {});
+  ASSERT_EQ(c.cases.size(), 2u);
+  EXPECT_TRUE(c.warnings.empty());
+  EXPECT_EQ(back.cases[1].samples, a.cases[1].samples);
+  for (const std::string& bad :
+       {std::string("{"), std::string("{}"), std::string("[1]"), text.substr(0, text.size() / 2)}) {
+    try {
+      baseline_from_json(bad, "b.json");
+      FAIL() << bad.substr(0, 20);
+    } catch (const fsdp::ConfigError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("[b.json] is not a baseline"));
+    }
+  }
+}
+
+TEST(Compare, ManyCasesSayHowManyFalseDifferencesToExpect) {
+  std::vector<CaseRecord> cases;
+  for (int i = 1; i <= 40; ++i) cases.push_back(made({{"batch", std::to_string(i)}}, 1'000'000));
+  const Comparison c = compare(side("a", cases), side("b", cases), {});
+  ASSERT_EQ(c.notes.size(), 1u);
+  EXPECT_THAT(c.notes[0], HasSubstr("about 2 of them"));
+}
+
+}  // namespace
+}  // namespace harness
