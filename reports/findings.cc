@@ -242,13 +242,20 @@ void note_observer(const Context& x, std::vector<Sentence>& notes) {
   }
 }
 
+// The fastest of all that ran to its end, near out of memory or not.
+Index fastest_of(const Context& x) {
+  const Index near = pick(x, Status::kNearOom, std::less<>());
+  return near && (!x.f.best || x.cost(*near) < x.cost(*x.f.best)) ? near : x.f.best;
+}
+
 Answer answer_slow(const Context& x) {
   Answer a{"Why is it slow there?", {}, {}};
-  if (!x.f.best || !x.f.worst || *x.f.best == *x.f.worst) {
+  const Index fastest = fastest_of(x);
+  if (!fastest || !x.f.worst || *fastest == *x.f.worst) {
     a.sentence = Writer().say("Fewer than two cases ran to their end, so there is nothing to compare.").done();
     return a;
   }
-  const double ratio = x.cost(*x.f.worst) / x.cost(*x.f.best);
+  const double ratio = x.cost(*x.f.worst) / x.cost(*fastest);
   Writer w;
   if (ratio < 1 + kWorthSaying) {
     w.say("Nothing is slow: the slowest, ").link(x.name(*x.f.worst), *x.f.worst).say(", takes only ");
@@ -257,8 +264,10 @@ Answer answer_slow(const Context& x) {
     return a;
   }
   w.link(x.name(*x.f.worst), *x.f.worst).say(x.units_text(*x.f.worst) + " runs at ").strong(x.cost_text(*x.f.worst));
-  w.say(" against " + x.cost_text(*x.f.best) + " for the best, because of ");
-  const Growth g = growth(x.at(*x.f.best), x.at(*x.f.worst), x.f.per_token);
+  w.say(" against " + x.cost_text(*fastest) + " for ");
+  fastest == x.f.best ? w.say("the best") : w.link(x.name(*fastest), *fastest).say(" (near out of memory)");
+  w.say(", because of ");
+  const Growth g = growth(x.at(*fastest), x.at(*x.f.worst), x.f.per_token);
   if (g.parts.empty()) {
     w.say("what no trace shows: one of the two was not traced");
   } else {

@@ -95,7 +95,7 @@ function start() {
     renderCharts();
     drawTimeline();
   }, 120));
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', drawTimeline);
+  for (const query of ['(prefers-color-scheme: dark)', 'print']) matchMedia(query).addEventListener('change', drawTimeline);
   addEventListener('scroll', hideTip, { passive: true });
   addEventListener('keydown', (e) => { if (e.key === 'Escape') hideTip(); });
   addEventListener('beforeprint', () => document.querySelectorAll('#memory details, #step details, #environment details').forEach((d) => { d.open = true; }));

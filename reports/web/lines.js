@@ -27,6 +27,7 @@ function stepLines(c) {
   return lines;
 }
 
+const coarseToFine = (x) => x.i === sweep().granularity && x.units.every((u) => u >= 0);
 function tickLabels(x, band) {
   const unitsKnown = x && x.units.length === x.values.length;
   return (at) => {
@@ -43,8 +44,8 @@ function renderStep() {
   put(part, 
     heading('step', state.y === 'rate' ? 'Throughput' : 'Step time', choice('Measure', [['step', 'step time'], ['rate', 'tokens/s']], state.y, (v) => change({ y: v })),
       exportButtons(() => where.querySelector('svg'), 'step-time')),
-    h('p', { class: 'muted lead' }, x ? 'Against ' + shortAxis(x.name) + (x.i === sweep().granularity ? ', coarse to fine' : '') +
-      '. Bars are confidence intervals of the median; a hollow point was predicted, a ringed one is the selected case. Click a point to see its step.' + emulatedNote() : 'The sweep has one setting.'),
+    h('p', { class: 'muted lead' }, x ? 'Against ' + shortAxis(x.name) + (coarseToFine(x) ? ', coarse to fine' : '') +
+      '. Bars are confidence intervals of the median; a hollow point was predicted, a ringed one is the selected case. ' + (shown().some((i) => caseAt(i).status === 'near_oom') ? 'An exclamation mark: near out of memory. ' : '') + 'Click a point to see its step.' + emulatedNote() : 'The sweep has one setting.'),
     h('figure', {}, where, h('figcaption', {}, lineLegend())), neighbourTable());
   drawStep(where, x);
 }
@@ -81,7 +82,7 @@ function drawStep(where, x) {
   const height = top > 0 ? (width < 520 ? 300 : 340) + (tilted ? 40 : 0) : 60 + below;
   const bottom = height - below;
   const yOf = (v) => bottom - (v / (top || 1)) * (bottom - strip - 8);
-  const xOf = (at, l) => left + band * (at + 0.5) + (lines.length > 1 ? (l - (lines.length - 1) / 2) * Math.min(7, band * 0.6 / lines.length) : 0);
+  const xOf = (at, l) => left + band * (at + 0.5) + (lines.length > 1 ? (l - (lines.length - 1) / 2) * Math.min(16, band * 0.65 / lines.length) : 0);
 
   // What failed at one place stands side by side.
   const failedX = new Map();
@@ -96,7 +97,7 @@ function drawStep(where, x) {
   }
   if (top > 0) svg.append(s('text', { class: 'axis-name middle', transform: `translate(12 ${(bottom + strip) / 2}) rotate(-90)` },
     state.y === 'rate' ? 'tokens per second' : 'step time (' + scale.unit + ')'));
-  drawPositions(svg, positions, label, { left, band, bottom, tilted, height, width, name: x ? shortAxis(x.name) + (x.i === sweep().granularity ? ' (coarse to fine)' : '') : '' });
+  drawPositions(svg, positions, label, { left, band, bottom, tilted, height, width, name: x ? shortAxis(x.name) + (coarseToFine(x) ? ' (coarse to fine)' : '') : '' });
   if (failed.length) {
     svg.append(s('rect', { x: left, y: 2, width: width - left - 8, height: strip - 6, class: 'strip' }),
       s('text', { x: left - 8, y: 16, class: 'tick end' }, 'failed'));

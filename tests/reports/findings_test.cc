@@ -130,6 +130,17 @@ TEST(Answers, WhySlowNamesTheClassThatGrewMost) {
             "model.layers.1.mlp, backward (8.00 ms of 13.0 ms).");
 }
 
+TEST(Answers, WhySlowComparesWithAFasterCaseNearOutOfMemory) {
+  auto in = granularity();
+  in.cases[3].status = harness::Status::kNearOom;
+  EXPECT_EQ(
+      plain(findings_of(in).slow.sentence)
+          .find("sublayer, backward prefetch none (17 units) runs at 30.0 ms per step against 10.0 ms per step for "
+                "block, backward prefetch pre (near out of memory), because of host"),
+      0u)
+      << plain(findings_of(in).slow.sentence);
+}
+
 TEST(Answers, BelowHalfTheCauseIsAMix) {
   auto in = granularity();
   handmade::trace(in.cases[0], {2, 5, 8, 8, 2, 0, 1, 2, 0, 2, 0});
