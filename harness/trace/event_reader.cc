@@ -9,7 +9,8 @@
 namespace harness {
 namespace {
 
-constexpr std::size_t kLargestEvent = 16 << 20;
+constexpr std::size_t kLargestEvent = 4 << 20;
+constexpr int kMostEndless = 100;  // events without an end, each of which costs a scan of the window
 constexpr std::size_t kLargestMember = 1 << 20;
 
 // Keys that an event may begin with; an object inside an event's arguments begins otherwise or follows a colon.
@@ -265,6 +266,7 @@ void EventReader::read_events() {
     if (c == '{' && read_event()) continue;
     if (c != '{') note(offset(), "expected an event");
     ++defects_.lost_events;
+    if (endless_ > kMostEndless) return cut("too many events without an end");
     if (!resynchronise(pos_ + 1)) return cut("no whole event follows");
   }
 }
@@ -291,8 +293,11 @@ bool EventReader::read_event() {
     const std::uint64_t at = base_ + static_cast<std::uint64_t>(cursor.p - window_.data());
     if (r == Scan::kBad) {
       note(at, "an event that is no JSON");
+    } else if (!ended_) {
+      ++endless_;
+      note(offset(), "an event longer than 4 MiB");
     } else {
-      note(offset(), ended_ ? "an event that does not end" : "an event longer than 16 MiB");
+      note(offset(), source_.damage().empty() ? "an event that does not end" : source_.damage());
     }
     return false;
   }

@@ -81,6 +81,7 @@ class EventReader {
   std::size_t pos_ = 0, size_ = 0;
   std::uint64_t base_ = 0;  // offset of window_[0] in the text
   bool ended_ = false;
+  int endless_ = 0;
   std::map<std::string, std::string> members_;
   TextDefects defects_;
   std::uint64_t events_ = 0;

@@ -86,9 +86,8 @@ class Reader {
     if (!micros_to_nanos(e.ts, begin, &fraction)) return Times::kBad;
     facts_.fractional_times |= fraction;
     if (e.dur.empty()) return Times::kNoDuration;
-    if (!micros_to_nanos(e.dur, duration) || begin > std::numeric_limits<Nanos>::max() - duration) return Times::kBad;
-    end = begin + duration;
-    return Times::kGood;
+    const bool good = micros_to_nanos(e.dur, duration) && !__builtin_add_overflow(begin, duration, &end);
+    return good ? Times::kGood : Times::kBad;
   }
 
   void device_op(const RawEvent& e, OpKind kind) {
