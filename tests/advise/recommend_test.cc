@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "harness/analysis/statistics.h"
 #include "tests/schedule/scripted_world.h"
 
@@ -33,7 +35,7 @@ CaseRecord made(const std::vector<std::pair<std::string, std::string>>& choice, 
 
 // C01: eight blocks of 10 ms forward and 20 ms backward, g of them in a unit, a gather or a reduction alpha + 2 ms g.
 CaseRecord c01(int g, double alpha_ms) {
-  const auto ms = [](double x) { return static_cast<Nanos>(x * 1e6); };
+  const auto ms = [](double x) { return static_cast<Nanos>(std::llround(x * 1e6)); };
   const Nanos wire = ms(alpha_ms + 2.0 * g);
   fsdp::testing::ScriptedWorld world(
       fsdp::testing::ScriptedWorld::equal(8 / g, {wire, ms(10.0 * g), ms(20.0 * g), wire}));
