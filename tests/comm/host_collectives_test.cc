@@ -228,13 +228,18 @@ TEST(HostCollectives, CallsCarryTheirFullSizeIntoSpans) {
 
 TEST(HostCollectives, TransportsThatDoNotFitTogetherAreRefused) {
   HostDevice one({}), two({.shared_channel = false});
-  const auto transport = [] { return make_local_transport(make_thread_board(1), 0, testing::kLongTimeout); };
-  EXPECT_THAT([&] { HostCollectives(one, {}); },
+  const auto made_of = [](bool shard, bool replica) {
+    const auto transport = [] { return make_local_transport(make_thread_board(1), 0, testing::kLongTimeout); };
+    HostTransports t;
+    if (shard) t.shard = transport();
+    if (replica) t.replica = transport();
+    return t;
+  };
+  EXPECT_THAT([&] { HostCollectives(one, made_of(false, false)); },
               ThrowsMessage<ConfigError>(HasSubstr("no transport for the shard group")));
-  EXPECT_THAT(
-      [&] { HostCollectives(one, {.shard = transport(), .reduce_scatter = {}, .replica = transport(), .world = {}}); },
-      ThrowsMessage<ConfigError>(HasSubstr("replicas need a transport of the whole world")));
-  EXPECT_THAT([&] { HostCollectives(two, {.shard = transport(), .reduce_scatter = {}, .replica = {}, .world = {}}); },
+  EXPECT_THAT([&] { HostCollectives(one, made_of(true, true)); },
+              ThrowsMessage<ConfigError>(HasSubstr("replicas need a transport of the whole world")));
+  EXPECT_THAT([&] { HostCollectives(two, made_of(true, false)); },
               ThrowsMessage<ConfigError>(HasSubstr("needs a communicator of its own")));
 }
 

@@ -14,11 +14,13 @@ namespace {
 
 std::string failure_of(int rank, const std::function<std::unique_ptr<Transport>(int)>& make,
                        const RankMain& rank_main) {
+  std::unique_ptr<Transport> transport;
   try {
-    const std::unique_ptr<Transport> transport = make(rank);
+    transport = make(rank);
     rank_main(*transport);
     return "";
   } catch (const std::exception& e) {
+    if (transport) transport->abort(e.what());  // peers need not wait for their deadline
     return "rank " + std::to_string(rank) + ": " + e.what();
   }
 }
