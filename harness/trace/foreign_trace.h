@@ -48,7 +48,7 @@ struct TraceFacts {
 
 class ForeignTrace {
  public:
-  explicit ForeignTrace(std::size_t memory_budget = 48 << 20);
+  explicit ForeignTrace(std::size_t memory_budget = 24 << 20);
   ~ForeignTrace();
   ForeignTrace(ForeignTrace&&) noexcept;
   ForeignTrace& operator=(ForeignTrace&&) noexcept;

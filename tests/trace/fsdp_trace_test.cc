@@ -1,0 +1,54 @@
+// Traces that PyTorch FSDP makes on this machine (two ranks, Gloo): units by name, collectives by count.
+#include <cstdlib>
+
+#include "tests/trace/kineto_text.h"
+
+namespace harness::testing {
+namespace {
+
+std::map<std::string, std::string> issued(const std::string& kind, int rank) {
+  const std::string out = temporary("fsdp-" + kind);
+  const std::string command =
+      std::string(SHARDSCOPE_PYTHON) + " " + SHARDSCOPE_MAKE_FSDP_TRACE + " " + kind + " " + out + " 2>/dev/null";
+  std::map<std::string, std::string> rows;
+  if (std::system(command.c_str()) != 0) {
+    ADD_FAILURE() << command;
+    return rows;
+  }
+  const TraceAnalysis a = analyze({out + "/rank" + std::to_string(rank) + ".json"});
+  EXPECT_EQ(a.outcome, TraceOutcome::kNoDeviceActivity);
+  EXPECT_EQ(a.files[0].rank, rank);
+  EXPECT_EQ(a.files[0].facts.world, 2);
+  EXPECT_EQ(a.files[0].facts.backend, "gloo");
+  for (const IssuedCollectives& i : a.files[0].issued) {
+    rows[a.files[0].unit_names.at(static_cast<std::size_t>(i.unit)) + " " + std::string(fsdp::name_of(i.pass))] =
+        std::to_string(i.all_gathers) + " " + std::to_string(i.reduce_scatters);
+  }
+  return rows;
+}
+
+// Two steps. The root is kept after forward: it is gathered once a step; every unit is reduced once a step.
+TEST(FsdpTrace, Fsdp2UnitsAreNamedAsModules) {
+  EXPECT_EQ(issued("fsdp2", 1), (std::map<std::string, std::string>{{"[root] forward", "2 0"},
+                                                                    {"[root] backward", "0 2"},
+                                                                    {"layers.0 forward", "2 0"},
+                                                                    {"layers.0 backward", "2 2"},
+                                                                    {"layers.1 forward", "2 0"},
+                                                                    {"layers.1 backward", "2 2"},
+                                                                    {"layers.2 forward", "2 0"},
+                                                                    {"layers.2 backward", "2 2"}}));
+}
+
+TEST(FsdpTrace, Fsdp1UnitsAreToldByOrder) {
+  EXPECT_EQ(issued("fsdp1", 0), (std::map<std::string, std::string>{{"unit 0 (root) forward", "2 0"},
+                                                                    {"unit 0 (root) backward", "0 2"},
+                                                                    {"unit 1 forward", "2 0"},
+                                                                    {"unit 1 backward", "2 2"},
+                                                                    {"unit 2 forward", "2 0"},
+                                                                    {"unit 2 backward", "2 2"},
+                                                                    {"unit 3 forward", "2 0"},
+                                                                    {"unit 3 backward", "2 2"}}));
+}
+
+}  // namespace
+}  // namespace harness::testing

@@ -1,0 +1,88 @@
+// Our own traces, written and read back: the partition is the run's, to the nanosecond.
+#include "fsdp/core/errors.h"
+#include "harness/trace/chrome_writer.h"
+#include "tests/trace/kineto_text.h"
+
+namespace harness::testing {
+namespace {
+
+using fsdp::Lane;
+using fsdp::Pass;
+using fsdp::Span;
+using fsdp::SpanKind;
+
+std::vector<Span> two_ranks() {
+  std::vector<Span> out;
+  for (int rank = 0; rank < 2; ++rank) {
+    const fsdp::Nanos z = 5'000'000'000'123 + 1000 * rank;
+    auto add = [&](SpanKind k, Lane l, int unit, Pass p, fsdp::Nanos b, fsdp::Nanos e,
+                   std::vector<std::uint32_t> waits = {}) {
+      Span s;
+      s.id = static_cast<std::uint32_t>(out.size() + 1);
+      s.rank = rank, s.kind = k, s.lane = l, s.unit = unit, s.pass = p;
+      s.issued = z, s.begin = z + b, s.end = z + e, s.waits = std::move(waits);
+      s.bytes = 4096;
+      out.push_back(s);
+      return s.id;
+    };
+    const auto g0 = add(SpanKind::kAllGather, Lane::kAllGather, 0, Pass::kForward, 0, 2);
+    const auto g1 = add(SpanKind::kAllGather, Lane::kAllGather, 1, Pass::kForward, 2, 4);
+    add(SpanKind::kCompute, Lane::kCompute, 0, Pass::kForward, 2, 7, {g0});
+    add(SpanKind::kCompute, Lane::kCompute, 1, Pass::kForward, 7, 12 + rank, {g1});
+    add(SpanKind::kStep, Lane::kHost, fsdp::kNoUnit, Pass::kNone, 0, 12 + rank);
+  }
+  return out;
+}
+
+TEST(OwnTrace, ReadsBackToTheSamePartition) {
+  const std::string path = temporary("own.json.gz");
+  const std::vector<Span> spans = two_ranks();
+  write_chrome_trace(path, spans, {"embed", "layers.0"});
+  const TraceAnalysis a = analyze({path});
+  EXPECT_EQ(a.outcome, TraceOutcome::kClean);
+  ASSERT_EQ(a.rows.size(), 2u);
+  for (int rank = 0; rank < 2; ++rank) {
+    std::vector<Span> own;
+    for (const Span& s : spans) {
+      if (s.rank == rank) own.push_back(s);
+    }
+    const StepPartition expected = partition_steps(own).at(0);
+    const RowAnalysis& r = a.rows[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(r.rank, rank);
+    EXPECT_EQ(r.total.partition.classes, expected.classes);
+    EXPECT_EQ(r.partition.steps.at(0).partition.begin, expected.begin);
+    EXPECT_EQ(r.total.partition.communication, expected.communication);
+  }
+  const nlohmann::json j = nlohmann::json::parse(to_json(a));
+  EXPECT_EQ(j["rows"][0]["units"][0]["unit"], "embed");
+  EXPECT_EQ(j["rows"][0]["partition"]["exposed_all_gather_forward_ns"], 2);
+}
+
+TEST(OwnTrace, HasNoOtherConvention) {
+  const std::string path = temporary("own2.json");
+  write_chrome_trace(path, two_ranks(), {"a", "b"});
+  EXPECT_THROW(analyze({path}, Convention::kHta), fsdp::ConfigError);
+}
+
+TEST(Perfetto, AnAnnotatedTraceParsesAndItsPartitionTilesTheSpan) {
+  AnalyzeOptions o;
+  o.paths = {data("kineto/ddp_2rank_a100.json.gz")};
+  o.perfetto = temporary("annotated.json.gz");
+  const TraceAnalysis a = analyze_traces(o);
+  const nlohmann::json trace = nlohmann::json::parse(read_text(o.perfetto));
+  double total = 0;
+  std::size_t operations = 0;
+  for (const nlohmann::json& e : trace["traceEvents"]) {
+    if (e["ph"] != "X") continue;
+    if (e["cat"] == "partition") {
+      total += e["dur"].get<double>();
+    } else {
+      ++operations;
+    }
+  }
+  EXPECT_NEAR(total, 660'551.005, 0.001);
+  EXPECT_EQ(operations, a.files[0].operations);
+}
+
+}  // namespace
+}  // namespace harness::testing
