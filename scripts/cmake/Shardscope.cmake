@@ -8,7 +8,8 @@ endif()
 find_program(SHARDSCOPE_LLD NAMES ld.lld)
 
 add_library(shardscope_options INTERFACE)
-target_compile_options(shardscope_options INTERFACE -Wall -Wextra $<$<BOOL:${SHARDSCOPE_WERROR}>:-Werror>)
+# Designated initialisers leave the rest to the defaults: that is what they are for.
+target_compile_options(shardscope_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers $<$<BOOL:${SHARDSCOPE_WERROR}>:-Werror>)
 if(SHARDSCOPE_SANITIZE)
   target_compile_options(shardscope_options INTERFACE -fsanitize=${SHARDSCOPE_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(shardscope_options INTERFACE -fsanitize=${SHARDSCOPE_SANITIZE})
