@@ -303,8 +303,8 @@ void ForeignSweep::resolve_gap() {
 }
 
 ForeignPartition ForeignSweep::finish() {
-  while (!endings_.empty()) advance(endings_.top().end);
   if (has_gap_) resolve_gap();
+  while (!endings_.empty()) advance(endings_.top().end);
   close_stretch();
   window().partition.end = out_.whole.partition.end = now_;
   if (current_ < 0) out_.before.partition.end = now_;

@@ -1,0 +1,127 @@
+#include "harness/analysis/annotations.h"
+
+#include <gtest/gtest.h>
+
+namespace harness {
+namespace {
+
+using fsdp::Pass;
+using fsdp::SpanKind;
+
+TEST(Annotations, StepsInTheirSpellings) {
+  for (const char* t :
+       {"ProfilerStep#12", "step", "step 3", "step_3", "Step#4", "iteration: 5", "train_step 1", "iter 2"}) {
+    EXPECT_EQ(meaning_of(t).kind, AnnotationKind::kStep) << t;
+  }
+  for (const char* t : {"steps", "stepper 1", "step x", "optimizer step", "## backward ##"}) {
+    EXPECT_NE(meaning_of(t).kind, AnnotationKind::kStep) << t;
+  }
+}
+
+TEST(Annotations, Fsdp2NamesUnitPhaseAndPass) {
+  const AnnotationMeaning gather = meaning_of("FSDP::all_gather (model.layers.3)");
+  EXPECT_EQ(gather.kind, AnnotationKind::kFsdp2);
+  EXPECT_EQ(gather.phase, Phase::kAllGather);
+  EXPECT_EQ(gather.unit, "model.layers.3");
+  EXPECT_EQ(meaning_of("FSDP::all_gather").unit, "[root]");
+  EXPECT_EQ(meaning_of("FSDP::backward_prefetch for layers.0").unit, "layers.0");
+  EXPECT_EQ(meaning_of("FSDP::pre_backward (a)").pass, Pass::kBackward);
+  EXPECT_EQ(meaning_of("FSDP::post_backward_reduce (a)").phase, Phase::kReduce);
+  EXPECT_FALSE(meaning_of("FSDP::root_pre_forward").has_unit);
+}
+
+TEST(Annotations, OwnRangesNameUnitPassAndPhase) {
+  const AnnotationMeaning m = meaning_of("unit12.bwd.reduce_scatter");
+  EXPECT_EQ(m.kind, AnnotationKind::kOwn);
+  EXPECT_EQ(m.unit, "unit12");
+  EXPECT_EQ(m.pass, Pass::kBackward);
+  EXPECT_EQ(m.phase, Phase::kReduce);
+  EXPECT_EQ(meaning_of("unit1.opt.optimizer").kind, AnnotationKind::kOptimizer);
+  EXPECT_EQ(meaning_of("unitary").kind, AnnotationKind::kOther);
+}
+
+TEST(Annotations, CollectivesOfLibraries) {
+  EXPECT_EQ(meaning_of("nccl:_all_gather_base").collective, SpanKind::kAllGather);
+  EXPECT_EQ(meaning_of("c10d::_reduce_scatter_base_").collective, SpanKind::kReduceScatter);
+  EXPECT_EQ(meaning_of("gloo:all_reduce").collective, SpanKind::kAllReduce);
+}
+
+AnnotationIndex indexed(const std::vector<std::tuple<const char*, fsdp::Nanos, fsdp::Nanos>>& ranges,
+                        std::vector<std::string>& units) {
+  AnnotationIndex index;
+  for (const auto& [text, begin, end] : ranges) {
+    const AnnotationMeaning m = meaning_of(text);
+    Annotation a;
+    a.begin = begin, a.end = end, a.thread = 4, a.kind = m.kind, a.phase = m.phase, a.pass = m.pass,
+    a.collective = m.collective;
+    if (m.has_unit) {
+      a.unit = static_cast<fsdp::UnitId>(units.size());
+      units.emplace_back(m.unit);
+    }
+    index.add(a);
+  }
+  index.index(1000, units);
+  return index;
+}
+
+TEST(Annotations, TheInnermostUnitAndTheNearestPassCount) {
+  std::vector<std::string> units;
+  const AnnotationIndex index = indexed({{"FSDP::pre_backward (b)", 0, 100},
+                                         {"FSDP::backward_prefetch for a", 10, 60},
+                                         {"FSDP::all_gather (a)", 20, 50},
+                                         {"Optimizer.step#SGD", 200, 300}},
+                                        units);
+  const Attribution at = attribution_at(index, 4, 30);
+  EXPECT_EQ(units[static_cast<std::size_t>(at.unit)], "a");
+  EXPECT_EQ(at.pass, Pass::kBackward);
+  EXPECT_EQ(at.collective, SpanKind::kAllGather);
+  EXPECT_TRUE(at.fsdp_copy);
+  EXPECT_TRUE(attribution_at(index, 4, 299).optimizer);
+  EXPECT_FALSE(attribution_at(index, 4, 300).optimizer) << "half-open";
+  EXPECT_EQ(attribution_at(index, 4, 150).unit, fsdp::kNoUnit);
+  EXPECT_EQ(attribution_at(index, 5, 30).unit, fsdp::kNoUnit) << "another thread";
+}
+
+TEST(Annotations, Fsdp1UnitsComeFromTheOrderOfTheForwards) {
+  // The root forward holds two units; backward: root's hook, then unit 2 with a prefetch for unit 1, and so on.
+  const std::string f = "FullyShardedDataParallel.";
+  const std::string forward = f + "forward", pre = f + "_pre_backward_hook", post = f + "_post_backward_hook",
+                    prefetch = f + "_pre_backward_prefetch";
+  std::vector<std::string> units;
+  const AnnotationIndex index = indexed({{forward.c_str(), 0, 100},
+                                         {forward.c_str(), 10, 40},
+                                         {forward.c_str(), 50, 90},
+                                         {pre.c_str(), 110, 120},
+                                         {pre.c_str(), 130, 150},
+                                         {prefetch.c_str(), 140, 148},
+                                         {post.c_str(), 160, 170},
+                                         {pre.c_str(), 180, 190},
+                                         {post.c_str(), 200, 210},
+                                         {post.c_str(), 220, 230}},
+                                        units);
+  auto unit = [&](fsdp::Nanos t) { return units.at(static_cast<std::size_t>(attribution_at(index, 4, t).unit)); };
+  EXPECT_EQ(unit(5), "unit 0 (root)");
+  EXPECT_EQ(unit(20), "unit 1");
+  EXPECT_EQ(unit(60), "unit 2");
+  EXPECT_EQ(unit(115), "unit 0 (root)");
+  EXPECT_EQ(unit(132), "unit 2");
+  EXPECT_EQ(unit(145), "unit 1") << "a prefetch is for the unit whose turn is next";
+  EXPECT_EQ(unit(165), "unit 2");
+  EXPECT_EQ(unit(185), "unit 1");
+  EXPECT_EQ(unit(205), "unit 1");
+  EXPECT_EQ(unit(225), "unit 0 (root)");
+}
+
+TEST(KernelNames, CommunicationByName) {
+  for (const char* n :
+       {"ncclKernel_AllReduce", "ncclDevKernel_AllGather_RING_LL", "ncclSymkDevKernel_AllGather_LL", "hcclKernel",
+        "void ncclDevKernel_Generic<1>()", "nccldevkernel_allgather", "emu_collective_all_gather"}) {
+    EXPECT_TRUE(is_communication_name(n)) << n;
+  }
+  for (const char* n : {"ampere_sgemm", "hipMemcpy", "Memcpy DtoD", "reduce_kernel<512>"})
+    EXPECT_FALSE(is_communication_name(n)) << n;
+  EXPECT_EQ(collective_kind("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"), SpanKind::kReduceScatter);
+}
+
+}  // namespace
+}  // namespace harness
