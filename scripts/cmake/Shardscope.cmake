@@ -10,7 +10,7 @@ find_program(SHARDSCOPE_LLD NAMES ld.lld)
 add_library(shardscope_options INTERFACE)
 # g++ 12 sees an overlap in `"text" + std::string` where there is none (GCC bug 105651): a warning, not an error.
 # Designated initialisers leave the rest to the defaults: that is what they are for.
-target_compile_options(shardscope_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers $<$<BOOL:${SHARDSCOPE_WERROR}>:-Werror;-Wno-error=restrict>)
+target_compile_options(shardscope_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers "$<$<BOOL:${SHARDSCOPE_WERROR}>:-Werror;-Wno-error=restrict>")
 if(SHARDSCOPE_SANITIZE)
   target_compile_options(shardscope_options INTERFACE -fsanitize=${SHARDSCOPE_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(shardscope_options INTERFACE -fsanitize=${SHARDSCOPE_SANITIZE})
