@@ -225,8 +225,7 @@ SyntheticSweep synthetic_sweep(const SyntheticOptions& o) {
       "name: granularity\nbase:\n  model: llama\naxes:\n  wrap: [root, \"blocks:4\", \"blocks:2\", block, sublayer]\n";
   s.sweep.spec_hash = "5f0c2a91d3e7";
   s.sweep.command = "shardscope sweep granularity.yaml -o out/granularity";
-  s.sweep.environment = {
-      {"cpu", "AMD EPYC 7B13"}, {"cores", "2"}, {"libtorch", "2.11.0"}, {"compiler", "GCC 12.2.0"}};
+  s.sweep.environment = {{"cpu", "AMD EPYC 7B13"}, {"cores", "2"}, {"libtorch", "2.11.0"}, {"compiler", "GCC 12.2.0"}};
   s.sweep.created_at = 1'764'000'000;
   s.sweep.axes = axes_for(o.cases);
   std::vector<std::size_t> at(s.sweep.axes.size(), 0);
