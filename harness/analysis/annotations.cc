@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include "harness/analysis/fsdp1_units.h"
+
 namespace harness {
 namespace {
 
@@ -132,7 +134,7 @@ void AnnotationIndex::index(Nanos end, std::vector<std::string>& unit_names) {
     open = static_cast<std::int32_t>(i);
   }
   threads_.emplace_back(kNoThread, annotations_.size());
-  resolve_fsdp1(unit_names);
+  name_fsdp1_units(annotations_, unit_names);
 }
 
 std::int32_t AnnotationIndex::innermost(std::uint32_t thread, Nanos t) const {
@@ -156,81 +158,6 @@ std::int32_t AnnotationIndex::step_at(Nanos t, std::int64_t process) const {
     return inside ? static_cast<std::int32_t>(after - steps_.begin()) : -1;
   }
   return -1;
-}
-
-// FSDP1 names no units. Within one outermost forward the n-th forward range to begin is "unit n" (0: the root).
-// Backward mirrors it: pre-backward hooks come in the reverse order of the forwards' ends, post-backward hooks in the
-// reverse order of their begins. What a prefetch range issues is for the unit whose turn is next.
-void AnnotationIndex::resolve_fsdp1(std::vector<std::string>& unit_names) {
-  std::vector<std::int32_t> order;
-  for (std::size_t i = 0; i < annotations_.size(); ++i) {
-    if (annotations_[i].kind == AnnotationKind::kFsdp1) order.push_back(static_cast<std::int32_t>(i));
-  }
-  if (order.empty()) return;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::int32_t a, std::int32_t b) { return at(a).begin < at(b).begin; });
-  auto parent_of = [&](std::int32_t i, auto wanted) {
-    std::int32_t p = at(i).parent;
-    while (p >= 0 && !wanted(at(p))) p = at(p).parent;
-    return p;
-  };
-  auto is = [](Phase phase) {
-    return [phase](const Annotation& a) { return a.kind == AnnotationKind::kFsdp1 && a.phase == phase; };
-  };
-  std::map<std::pair<std::int64_t, int>, fsdp::UnitId> ids;  // (process, position) -> unit
-  auto unit_at = [&](std::int64_t process, int position) {
-    const auto [it, fresh] = ids.try_emplace({process, position}, static_cast<fsdp::UnitId>(unit_names.size()));
-    if (fresh) unit_names.push_back("unit " + std::to_string(position) + (position == 0 ? " (root)" : ""));
-    return it->second;
-  };
-  struct Round {
-    std::vector<std::int32_t> enters;  // forward ranges by begin
-    std::size_t pre = 0, post = 0;     // hooks seen
-  };
-  std::map<std::int64_t, Round> rounds;
-  std::map<std::int32_t, int> positions;
-  auto leaves = [&](const Round& r) {  // positions by end of the forward, latest first
-    std::vector<int> out(r.enters.size());
-    for (std::size_t k = 0; k < out.size(); ++k) out[k] = static_cast<int>(k);
-    std::stable_sort(out.begin(), out.end(), [&](int a, int b) { return at(r.enters[a]).end > at(r.enters[b]).end; });
-    return out;
-  };
-  auto assign = [&](std::int32_t i, int position) {
-    Annotation& a = annotations_[static_cast<std::size_t>(i)];
-    positions[i] = position;
-    a.unit = unit_at(a.process, position);
-  };
-  for (std::int32_t i : order) {
-    Annotation& a = annotations_[static_cast<std::size_t>(i)];
-    Round& round = rounds[a.process];
-    if (a.phase == Phase::kForward) {
-      if (parent_of(i, is(Phase::kForward)) < 0) round = {};
-      round.enters.push_back(i);
-      assign(i, static_cast<int>(round.enters.size()) - 1);
-    } else if (a.phase == Phase::kPreForward) {
-      const std::int32_t f = parent_of(i, is(Phase::kForward));
-      if (f >= 0 && positions.contains(f)) assign(i, positions[f]);
-    } else if (a.phase == Phase::kPreBackward) {
-      const std::vector<int> order_of_leaves = leaves(round);
-      if (round.pre < order_of_leaves.size()) assign(i, order_of_leaves[round.pre]);
-      ++round.pre;
-    } else if (a.phase == Phase::kPostBackward) {
-      if (round.post < round.enters.size()) assign(i, static_cast<int>(round.enters.size() - 1 - round.post));
-      ++round.post;
-    } else if (a.phase == Phase::kPrefetch) {
-      const std::int32_t p = parent_of(i, [](const Annotation& x) {
-        return x.kind == AnnotationKind::kFsdp1 && x.phase != Phase::kNone && x.phase != Phase::kPrefetch;
-      });
-      if (p < 0 || !positions.contains(p)) continue;
-      a.pass = at(p).pass;
-      if (a.pass == Pass::kForward) {
-        assign(i, positions[p] + 1);
-      } else {
-        const std::vector<int> order_of_leaves = leaves(round);
-        if (round.pre < order_of_leaves.size()) assign(i, order_of_leaves[round.pre]);
-      }
-    }
-  }
 }
 
 Attribution attribution_at(const AnnotationIndex& index, std::uint32_t thread, Nanos t) {

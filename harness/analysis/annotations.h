@@ -77,8 +77,6 @@ class AnnotationIndex {
   std::int32_t step_at(fsdp::Nanos t, std::int64_t process) const;
 
  private:
-  void resolve_fsdp1(std::vector<std::string>& unit_names);
-
   std::vector<Annotation> annotations_, steps_;
   std::vector<std::pair<std::uint32_t, std::size_t>>
       threads_;  // thread -> first of its annotations; one more at the end

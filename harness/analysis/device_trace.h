@@ -41,6 +41,7 @@ struct DeviceOp {
   fsdp::Pass pass = fsdp::Pass::kNone;
   fsdp::SpanKind collective = fsdp::SpanKind::kOtherCollective;  // of communication
   bool before_first_step = false;                                // launched before the first step annotation began
+  bool emulated = false;                                         // one of our emulated collectives
   bool annotated_copy = false;                                   // a kernel that an FSDP annotation makes a copy
 };
 

@@ -161,6 +161,7 @@ void ForeignSweep::count(const DeviceOp& op) {
   c.communication += op.cls == OpClass::kCommunication;
   c.optimizer += op.cls == OpClass::kOptimizer;
   c.annotated_copies += op.annotated_copy;
+  c.emulated += op.emulated;
   c.without_launch += op.launch_begin == kNoTime;
   c.before_launch += op.launch_begin != kNoTime && op.begin < op.launch_begin;
 }

@@ -1,5 +1,5 @@
 // The partition of a step: every nanosecond belongs to exactly one class; the classes sum to the step exactly.
-// Definitions in words: harness/README.md, "The partition". Plain C++, integers only.
+// Definitions in words: harness/analysis/README.md. Plain C++, integers only.
 #pragma once
 #include <array>
 #include <cstdint>

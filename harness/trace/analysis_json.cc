@@ -186,7 +186,8 @@ Json row_json(const RowAnalysis& row, Convention c, const FileAnalysis& file) {
     j["critical_stretch"] = nullptr;
   }
   j["findings"] = Json::array();
-  for (const AnalysisFinding& f : row.findings) j["findings"].push_back({{"kind", f.kind}, {"text", f.text}, {"ns", f.ns}});
+  for (const AnalysisFinding& f : row.findings)
+    j["findings"].push_back({{"kind", f.kind}, {"text", f.text}, {"ns", f.ns}});
   if (c != Convention::kExclusive) j["convention"] = convention_json(row, c);
   return j;
 }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "fsdp/core/errors.h"
+#include "harness/trace/analyze_parts.h"
 #include "harness/trace/chrome_writer.h"
 #include "harness/trace/foreign_perfetto.h"
 #include "harness/trace/kineto_reader.h"
@@ -28,24 +29,6 @@ Loaded load(const std::string& path) {
   if (is_sqlite_file(path)) return {read_nsys_trace(path), {}};
   JsonTrace json = read_json_trace(path);
   return {std::move(json.trace), std::move(json.own)};
-}
-
-// "trace_rank3.json", "rank-12", "worker_rank 3".
-std::optional<int> rank_in_name(const std::string& path) {
-  const std::string name = path.substr(path.find_last_of('/') + 1);
-  for (std::size_t at = name.find("rank"); at != std::string::npos; at = name.find("rank", at + 1)) {
-    std::size_t i = at + 4;
-    if (i < name.size() && (name[i] == '_' || name[i] == '-' || name[i] == ' ' || name[i] == '.')) ++i;
-    std::size_t end = i;
-    while (end < name.size() && name[end] >= '0' && name[end] <= '9' && end - i < 7) ++end;
-    if (end > i) return std::stoi(name.substr(i, end - i));
-  }
-  return std::nullopt;
-}
-
-std::string unit_name(fsdp::UnitId unit, const std::vector<std::string>& names) {
-  return unit >= 0 && static_cast<std::size_t>(unit) < names.size() ? names[static_cast<std::size_t>(unit)]
-                                                                    : std::string();
 }
 
 class Analyzer {
@@ -181,7 +164,7 @@ class Analyzer {
       row.overlap_pct = 100.0 * static_cast<double>(row.total.partition.communication_hidden) /
                         static_cast<double>(row.total.partition.communication);
     }
-    find(row);
+    row.findings = findings_of(row);
     const std::string where = row_label(row) + ": ";
     if (!p.has_steps) message(file.facts.path, where + "no step boundaries: everything is one window");
     for (const ForeignStep& s : p.steps) {
@@ -201,37 +184,6 @@ class Analyzer {
   std::string row_label(const RowAnalysis& row) const {
     std::string label = row.rank ? "rank " + std::to_string(*row.rank) + ", device " : "device ";
     return label + std::to_string(row.device);
-  }
-
-  // Findings own disjoint parts of the exposed time: what a stream is to blame for is not claimed again by units.
-  void find(RowAnalysis& row) const {
-    const ForeignPartition& p = row.partition;
-    Nanos claimed = 0;
-    for (const StreamUse& s : p.streams) {
-      // A barrier or two on the compute stream is no finding.
-      if (s.communication < 3 || s.compute < 3 || s.exposed == 0) continue;
-      row.findings.push_back(
-          {"same_stream",
-           "communication runs on stream " + std::to_string(s.stream) +
-               ", which also runs compute: the two cannot overlap; give collectives a stream of their own",
-           s.exposed});
-      claimed += s.exposed;
-    }
-    std::vector<PartitionDetail> details = p.whole.partition.details;
-    std::sort(details.begin(), details.end(), [](const auto& a, const auto& b) { return a.ns > b.ns; });
-    Nanos left = exposed(p.whole.partition.classes) - claimed;
-    for (const PartitionDetail& d : details) {
-      const bool is_exposed =
-          d.cls >= PartitionClass::kExposedAllGatherForward && d.cls <= PartitionClass::kExposedOther;
-      if (!is_exposed || row.findings.size() >= 8 || left <= 0) continue;
-      const Nanos ns = std::min(left, d.ns);
-      left -= ns;
-      const std::string unit = unit_name(d.unit, row.unit_names);
-      std::string text = "exposed " + std::string(fsdp::name_of(d.collective));
-      if (!unit.empty()) text += " of " + unit;
-      if (d.pass != fsdp::Pass::kNone) text += ", " + std::string(fsdp::name_of(d.pass));
-      row.findings.push_back({"exposed", text, ns});
-    }
   }
 
   // --- our own traces: the waits are known, the partition is the one of the run ---
@@ -267,26 +219,11 @@ class Analyzer {
         row.overlap_pct = 100.0 * static_cast<double>(row.total.partition.communication_hidden) /
                           static_cast<double>(row.total.partition.communication);
       }
-      find(row);
+      row.findings = findings_of(row);
       out_.rows.push_back(std::move(row));
     }
     own_spans_.insert(own_spans_.end(), l.own.spans.begin(), l.own.spans.end());
     own_units_ = l.own.unit_names;
-  }
-
-  static void add_units(std::vector<UnitMetrics>& all, const UnitMetrics& m) {
-    auto it = std::find_if(all.begin(), all.end(), [&](const auto& x) { return x.unit == m.unit && x.pass == m.pass; });
-    if (it == all.end()) {
-      all.push_back(m);
-      return;
-    }
-    it->all_gathers += m.all_gathers, it->reduce_scatters += m.reduce_scatters;
-    it->other_collectives += m.other_collectives;
-    it->all_gather_bytes += m.all_gather_bytes, it->reduce_scatter_bytes += m.reduce_scatter_bytes;
-    it->all_gather_ns += m.all_gather_ns, it->reduce_scatter_ns += m.reduce_scatter_ns;
-    it->exposed_ns += m.exposed_ns, it->hidden_ns += m.hidden_ns;
-    it->compute_ns += m.compute_ns, it->copy_ns += m.copy_ns;
-    it->queued_behind_ns += m.queued_behind_ns, it->slot_delay_ns += m.slot_delay_ns;
   }
 
   // --- what to say about a file as a whole ---

@@ -190,6 +190,7 @@ void ForeignTrace::classify(DeviceOp& op) const {
   op.pass = at.pass;
   if (op.kind == OpKind::kKernel ? by_name.communication : at.library_range) {
     op.cls = OpClass::kCommunication;
+    op.emulated = by_name.emulated;
     if (op.collective == fsdp::SpanKind::kOtherCollective) op.collective = by_name.collective;
     if (op.collective == fsdp::SpanKind::kOtherCollective) op.collective = at.collective;
   } else if (op.kind != OpKind::kKernel) {

@@ -97,6 +97,46 @@ TEST(C23, AnnotationsWithoutCollectiveKernelsGiveNoNumberAndNoSuccess) {
   EXPECT_NE(to_text(a).find("no communication kernels found"), std::string::npos);
 }
 
+TEST(C23, EmulatedCollectivesAreCommunicationAndSaidToBeEmulated) {
+  KinetoText t;
+  t.kernel("emu_collective_all_gather", 20, "0", "100", 1).launch("-10", "1", 1);
+  const Json j = analyze_json({t.write("c23c.json")});
+  EXPECT_EQ(j["rows"][0]["emulated"], true);
+  EXPECT_EQ(j["rows"][0]["collectives"], 1);
+}
+
+// Device work of PyTorch's FSDP2, by the ranges around the launch calls.
+TEST(FsdpAnnotations, UnitPassAndCopiesOfDeviceWork) {
+  KinetoText t;
+  t.annotation("FSDP::pre_forward (layers.0)", "0", "50").annotation("FSDP::all_gather (layers.0)", "1", "20");
+  t.annotation("FSDP::all_gather_copy_out (layers.0)", "30", "10");
+  t.annotation("FSDP::pre_backward (layers.1)", "200", "50", 8)
+      .annotation("FSDP::backward_prefetch for layers.0", "210", "30", 8);
+  t.annotation("FSDP::all_gather (layers.0)", "215", "20", 8)
+      .annotation("FSDP::post_backward_reduce (layers.1)", "300", "50", 8);
+  t.kernel("ncclDevKernel_Generic", 20, "100", "50", 1).launch("5", "1", 1);
+  t.kernel("split_with_sizes_copy_out", 7, "150", "10", 2).launch("35", "1", 2);
+  t.kernel("gemm", 7, "160", "40", 3).launch("60", "1", 3);
+  t.kernel("ncclDevKernel_AllGather_RING_LL", 20, "400", "30", 4).launch("220", "1", 4, "cudaLaunchKernelExC", 8);
+  t.kernel("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL", 20, "500", "20", 5)
+      .launch("310", "1", 5, "cudaLaunchKernelExC", 8);
+  const Json j = analyze_json({t.write("fsdp2.json")});
+  const Json& p = j["rows"][0]["partition"];
+  EXPECT_EQ(p["exposed_all_gather_forward_ns"], 50'000);
+  EXPECT_EQ(p["exposed_all_gather_backward_ns"], 30'000);
+  EXPECT_EQ(p["exposed_reduce_scatter_ns"], 20'000);
+  EXPECT_EQ(p["copy_ns"], 10'000);
+  EXPECT_EQ(p["compute_ns"], 40'000);
+  std::map<std::string, std::string> units;
+  for (const Json& u : j["rows"][0]["units"]) {
+    units[u["unit"].get<std::string>() + " " + u["pass"].get<std::string>()] =
+        std::to_string(u["all_gathers"].get<int>()) + " " + std::to_string(u["reduce_scatters"].get<int>());
+  }
+  EXPECT_EQ(units, (std::map<std::string, std::string>{
+                       {"layers.0 forward", "1 0"}, {"layers.0 backward", "1 0"}, {"layers.1 backward", "0 1"}}));
+  EXPECT_TRUE(says(j, "FSDP copies recognised by annotation: 1"));
+}
+
 // --- C24: files without rank, without steps ---
 
 KinetoText two_steps() {

@@ -1,0 +1,73 @@
+#include "harness/trace/analyze_parts.h"
+
+#include <algorithm>
+
+namespace harness {
+
+using fsdp::Nanos;
+
+// "trace_rank3.json", "rank-12", "worker_rank 3".
+std::optional<int> rank_in_name(const std::string& path) {
+  const std::string name = path.substr(path.find_last_of('/') + 1);
+  for (std::size_t at = name.find("rank"); at != std::string::npos; at = name.find("rank", at + 1)) {
+    std::size_t i = at + 4;
+    if (i < name.size() && (name[i] == '_' || name[i] == '-' || name[i] == ' ' || name[i] == '.')) ++i;
+    std::size_t end = i;
+    while (end < name.size() && name[end] >= '0' && name[end] <= '9' && end - i < 7) ++end;
+    if (end > i) return std::stoi(name.substr(i, end - i));
+  }
+  return std::nullopt;
+}
+
+std::string unit_name(fsdp::UnitId unit, const std::vector<std::string>& names) {
+  return unit >= 0 && static_cast<std::size_t>(unit) < names.size() ? names[static_cast<std::size_t>(unit)]
+                                                                    : std::string();
+}
+
+// Findings own disjoint parts of the exposed time: what a stream is to blame for is not claimed again by units.
+std::vector<AnalysisFinding> findings_of(const RowAnalysis& row) {
+  std::vector<AnalysisFinding> out;
+  const ForeignPartition& p = row.partition;
+  Nanos claimed = 0;
+  for (const StreamUse& s : p.streams) {
+    // A barrier or two on the compute stream is no finding.
+    if (s.communication < 3 || s.compute < 3 || s.exposed == 0) continue;
+    out.push_back({"same_stream",
+                   "communication runs on stream " + std::to_string(s.stream) +
+                       ", which also runs compute: the two cannot overlap; give collectives a stream of their own",
+                   s.exposed});
+    claimed += s.exposed;
+  }
+  std::vector<PartitionDetail> details = p.whole.partition.details;
+  std::sort(details.begin(), details.end(), [](const auto& a, const auto& b) { return a.ns > b.ns; });
+  Nanos left = exposed(p.whole.partition.classes) - claimed;
+  for (const PartitionDetail& d : details) {
+    const bool is_exposed = d.cls >= PartitionClass::kExposedAllGatherForward && d.cls <= PartitionClass::kExposedOther;
+    if (!is_exposed || out.size() >= 8 || left <= 0) continue;
+    const Nanos ns = std::min(left, d.ns);
+    left -= ns;
+    const std::string unit = unit_name(d.unit, row.unit_names);
+    std::string text = "exposed " + std::string(fsdp::name_of(d.collective));
+    if (!unit.empty()) text += " of " + unit;
+    if (d.pass != fsdp::Pass::kNone) text += ", " + std::string(fsdp::name_of(d.pass));
+    out.push_back({"exposed", text, ns});
+  }
+  return out;
+}
+
+void add_units(std::vector<UnitMetrics>& all, const UnitMetrics& m) {
+  auto it = std::find_if(all.begin(), all.end(), [&](const auto& x) { return x.unit == m.unit && x.pass == m.pass; });
+  if (it == all.end()) {
+    all.push_back(m);
+    return;
+  }
+  it->all_gathers += m.all_gathers, it->reduce_scatters += m.reduce_scatters;
+  it->other_collectives += m.other_collectives;
+  it->all_gather_bytes += m.all_gather_bytes, it->reduce_scatter_bytes += m.reduce_scatter_bytes;
+  it->all_gather_ns += m.all_gather_ns, it->reduce_scatter_ns += m.reduce_scatter_ns;
+  it->exposed_ns += m.exposed_ns, it->hidden_ns += m.hidden_ns;
+  it->compute_ns += m.compute_ns, it->copy_ns += m.copy_ns;
+  it->queued_behind_ns += m.queued_behind_ns, it->slot_delay_ns += m.slot_delay_ns;
+}
+
+}  // namespace harness

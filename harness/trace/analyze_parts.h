@@ -1,0 +1,23 @@
+// Pure parts of the analysis of traces.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/trace/analyze.h"
+
+namespace harness {
+
+// "trace_rank3.json" -> 3, "rank-12" -> 12, "worker_rank 3" -> 3.
+std::optional<int> rank_in_name(const std::string& path);
+
+// Empty for kNoUnit and for units without a name.
+std::string unit_name(fsdp::UnitId unit, const std::vector<std::string>& names);
+
+// Findings own disjoint parts of the exposed time: what a stream is to blame for is not claimed again by units.
+std::vector<AnalysisFinding> findings_of(const RowAnalysis& row);
+
+// Adds one step's metrics to the sums over steps.
+void add_units(std::vector<UnitMetrics>& all, const UnitMetrics& m);
+
+}  // namespace harness
