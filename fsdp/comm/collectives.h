@@ -15,6 +15,7 @@ enum class Communicator : std::uint8_t {
   kReduceScatter,  // the shard group again, a second communicator (`reduce_scatter_communicator: own`)
   kReplica,        // across shard groups (hybrid)
   kWorld,
+  kRegather,  // a smaller group inside the shard group (reshard_after_forward by a group size)
 };
 
 struct CollectiveCall {

@@ -80,6 +80,8 @@ Transport* HostCollectives::transport_of(Communicator c) const {
       return transports_.replica.get();
     case Communicator::kWorld:
       return &world_transport();
+    case Communicator::kRegather:
+      return transports_.regather.get();
   }
   return nullptr;
 }
@@ -117,7 +119,8 @@ std::vector<std::uint64_t> HostCollectives::exchange(std::uint64_t value) {
 }
 
 void HostCollectives::abort(const std::string& reason) noexcept {
-  for (const auto& t : {&transports_.shard, &transports_.reduce_scatter, &transports_.replica, &transports_.world}) {
+  for (const auto& t : {&transports_.shard, &transports_.reduce_scatter, &transports_.replica, &transports_.world,
+                        &transports_.regather}) {
     if (*t) (*t)->abort(reason);
   }
 }

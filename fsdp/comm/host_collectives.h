@@ -19,6 +19,7 @@ struct HostTransports {
   std::unique_ptr<Transport> reduce_scatter;
   std::unique_ptr<Transport> replica;
   std::unique_ptr<Transport> world;
+  std::unique_ptr<Transport> regather;  // only where a plan keeps copies over smaller groups
 };
 
 // Bytes of the full buffer of a call: what WorkTag and Span carry.
@@ -59,7 +60,7 @@ class HostCollectives final : public Collectives {
   HostDevice& device_;
   HostTransports transports_;
   const int exceptions_at_birth_;
-  std::array<int, 4> channel_of_{-1, -1, -1, -1};  // which thread serves each communicator, from its first call on
+  std::array<int, 5> channel_of_{-1, -1, -1, -1, -1};  // which thread serves each communicator, from its first call on
 };
 
 }  // namespace fsdp

@@ -11,11 +11,13 @@ void swap_storage(const at::Tensor& t, std::size_t n) {
   s->set_data_ptr_noswap(s->allocator()->allocate(n));
   s->set_nbytes(n);
 }
-at::TensorOptions options_of(bool meta) {
-  return at::TensorOptions().dtype(at::kFloat).device(meta ? at::kMeta : at::kCPU);
+at::TensorOptions options_of(bool meta, Dtype dtype) {
+  return at::TensorOptions().dtype(torch_dtype(dtype)).device(meta ? at::kMeta : at::kCPU);
 }
 
 }  // namespace
+
+at::ScalarType torch_dtype(Dtype d) { return d == Dtype::kBFloat16 ? at::kBFloat16 : at::kFloat; }
 
 void free_storage(const at::Tensor& t) { swap_storage(t, 0); }
 
@@ -24,9 +26,9 @@ void take_storage(const at::Tensor& t, Bytes n, MemoryCategory category) {
   swap_storage(t, static_cast<std::size_t>(n));
 }
 
-at::Tensor shared_tensor(Collectives& collectives, bool meta, Count n, MemoryCategory category) {
-  if (meta) return own_tensor(true, n, category);
-  const Bytes bytes = n * size_of(Dtype::kFloat32);
+at::Tensor shared_tensor(Collectives& collectives, bool meta, Count n, MemoryCategory category, Dtype dtype) {
+  if (meta) return own_tensor(true, n, category, dtype);
+  const Bytes bytes = n * size_of(dtype);
   MemoryMeter* const meter = current_meter();
   count_block(meter, bytes, category);
   void* const memory = collectives.allocate(bytes);
@@ -36,12 +38,12 @@ at::Tensor shared_tensor(Collectives& collectives, bool meta, Count n, MemoryCat
         collectives.release(p);
         discount_block(meter, bytes, category);
       },
-      options_of(false));
+      options_of(false, dtype));
 }
 
-at::Tensor own_tensor(bool meta, Count n, MemoryCategory category) {
+at::Tensor own_tensor(bool meta, Count n, MemoryCategory category, Dtype dtype) {
   const CategoryScope scope(category);
-  return at::empty({n}, options_of(meta));
+  return at::empty({n}, options_of(meta, dtype));
 }
 
 }  // namespace fsdp

@@ -12,10 +12,13 @@ namespace fsdp {
 void free_storage(const at::Tensor& t);
 void take_storage(const at::Tensor& t, Bytes n, MemoryCategory category);
 
-// `n` fp32 elements that peers can read, counted into the current meter until the tensor dies; not initialised.
+at::ScalarType torch_dtype(Dtype d);
+
+// `n` elements that peers can read, counted into the current meter until the tensor dies; not initialised.
 // Without memory (the virtual world) a meta tensor that counts the same. Throws OutOfMemory.
-at::Tensor shared_tensor(Collectives& collectives, bool meta, Count n, MemoryCategory category);
+at::Tensor shared_tensor(Collectives& collectives, bool meta, Count n, MemoryCategory category,
+                         Dtype dtype = Dtype::kFloat32);
 // The same in memory of this rank alone.
-at::Tensor own_tensor(bool meta, Count n, MemoryCategory category);
+at::Tensor own_tensor(bool meta, Count n, MemoryCategory category, Dtype dtype = Dtype::kFloat32);
 
 }  // namespace fsdp

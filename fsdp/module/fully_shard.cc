@@ -5,6 +5,8 @@
 
 #include "fsdp/core/errors.h"
 #include "fsdp/module/counting_allocator.h"
+#include "fsdp/module/flat_storage.h"
+#include "fsdp/module/ops.h"
 #include "fsdp/module/torch.h"
 #include "fsdp/module/torch_units.h"
 
@@ -15,8 +17,9 @@ class ShardedModel::Impl {
   Impl(Module& root, const UnitPlan& plan, const ShardedModelOptions& options, Device& device, Collectives& collectives,
        MemoryMeter* meter)
       : units_(root, plan, options, collectives),
-        scheduler_(units_.traits(tree_of(root)), options.scheduler, device, collectives, units_, meter),
+        scheduler_(units_.traits(), options.scheduler, device, collectives, units_, meter),
         meter_(meter) {
+    check_communicators(options.scheduler, collectives.world());
     if (meter != nullptr) meter->set_unit_namer(&Impl::unit_name, this);
     const std::vector<Module*> modules = modules_of(root);
     for (UnitId u = 0; u < units_.count(); ++u) {
@@ -58,8 +61,8 @@ class ShardedModel::Impl {
 
   struct Hooks final : ModuleHooks {
     Hooks(Impl& model, UnitId unit, bool first, bool last) : model(model), unit(unit), first(first), last(last) {}
-    void before_forward(Module&) override {
-      if (first) model.enter(unit);
+    void before_forward(Module&, Tensors& inputs) override {
+      if (first) model.enter(unit, inputs);
     }
     void after_forward(Module&, Tensors& outputs) override {
       if (last) model.leave(unit, outputs);
@@ -69,18 +72,23 @@ class ShardedModel::Impl {
     const bool first, last;
   };
 
-  void enter(UnitId u) {
-    scheduler_.pre_forward(u);
+  void enter(UnitId u, Tensors& inputs) {
     TorchUnits::Unit& unit = units_.at(u);
+    const at::ScalarType dtype = torch_dtype(unit.spec.options.param_dtype);
+    for (at::Tensor& t : inputs)  // as FSDP2's cast_forward_inputs
+      if (t.defined() && at::isFloatingType(t.scalar_type())) t = ops::cast(t, dtype);
+    // A frozen unit has no gradients whose arrival could tell that its backward is over.
+    if (!unit.traits.trains) ops::on_backward_through(inputs, [this, u] { scheduler_.post_backward(u); });
+    scheduler_.pre_forward(u);
     std::shared_ptr<Unshard> node;
-    if (at::GradMode::is_enabled()) {
+    if (at::GradMode::is_enabled() && unit.traits.trains) {
       node = std::shared_ptr<Unshard>(new Unshard, torch::autograd::deleteNode);
       node->model = this;
       node->unit = u;
     }
     for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
       at::Tensor value = unit.views[i].variable_data();
-      if (node) torch::autograd::set_history(value, node);
+      if (node && unit.parameters[i]->trainable) torch::autograd::set_history(value, node);
       unit.parameters[i]->set(std::move(value));
     }
   }
@@ -91,6 +99,16 @@ class ShardedModel::Impl {
         t.register_hook([this, u](const at::Tensor&) { scheduler_.pre_backward(u); });
     for (const auto& p : units_.at(u).parameters) p->set({});
     scheduler_.post_forward(u);
+  }
+
+  // A communicator runs on one thread; reduce-scatters of their own have another one than the world's gathers.
+  void check_communicators(const SchedulerOptions& o, int world) const {
+    if (!o.own_reduce_scatter_communicator) return;
+    for (UnitId u = 0; u < units_.count(); ++u)
+      if (units_.at(u).communicator == Communicator::kWorld && units_.at(u).layout.world == world && world > 1)
+        throw ConfigError("[reduce_scatter_communicator] unit " + units_.at(u).spec.name +
+                          " is shared by the world beside hybrid units, and has no reduce-scatter communicator of its "
+                          "own; use shared");
   }
 
   static std::string unit_name(const void* self, UnitId u) {
@@ -109,15 +127,42 @@ ShardedModel::ShardedModel(Module& root, const UnitPlan& plan, const ShardedMode
   const MeterScope scope(meter);
   impl_ = std::make_unique<Impl>(root, plan, options, device, collectives, meter);
 }
-ShardedModel::~ShardedModel() = default;
+
+namespace {
+
+// A backward that threw has left nodes in the engine's queue of this thread, and with them tensors of this model that
+// would outlive meter and collectives. A fresh queue takes its place.
+struct EngineQueue : torch::autograd::Engine {
+  static void replace() noexcept {
+    void (torch::autograd::Engine::*const put)(std::shared_ptr<torch::autograd::ReadyQueue>) =
+        &EngineQueue::init_local_ready_queue;
+    (torch::autograd::Engine::get_default_engine().*put)(std::make_shared<torch::autograd::ReadyQueue>());
+  }
+};
+
+}  // namespace
+
+ShardedModel::~ShardedModel() { EngineQueue::replace(); }
 
 Scheduler& ShardedModel::scheduler() { return impl_->scheduler(); }
 
 ShardedModel::Shard ShardedModel::shard(UnitId unit) const {
   const TorchUnits::Unit& u = impl_->units().at(unit);
-  return {u.shard, u.gradient, impl_->units().counts_in_norm(unit)};
+  return {u.shard, u.gradient, impl_->units().counts_in_norm(unit), u.traits.trains};
 }
 const ShardLayout& ShardedModel::layout(UnitId unit) const { return impl_->units().at(unit).layout; }
+
+ShardedModel::ParameterShard ShardedModel::parameter_shard(UnitId unit, std::size_t parameter) const {
+  const TorchUnits::Unit& u = impl_->units().at(unit);
+  ParameterShard s;
+  s.parameter = u.parameters.at(parameter).get();
+  s.range = u.layout.local(parameter, u.rank);
+  const int g = u.gradients.index[parameter];
+  if (g >= 0) s.gradient_at = u.gradients.layout.local(static_cast<std::size_t>(g), u.rank).at;
+  return s;
+}
+std::size_t ShardedModel::parameter_count(UnitId unit) const { return impl_->units().at(unit).parameters.size(); }
+Count ShardedModel::gradient_count(UnitId unit) const { return impl_->units().at(unit).gradients.layout.shard; }
 UnitId ShardedModel::unit_count() const { return impl_->units().count(); }
 
 }  // namespace fsdp

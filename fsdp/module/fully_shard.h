@@ -4,6 +4,8 @@
 // such) and fills it element by element from the counter-based rule: no rank ever holds the whole model. At the unit's
 // first module the scheduler brings the full parameters and the module's parameters become views of them; a node in the
 // autograd graph stands for that moment, and when backward reaches it, it hands the unit's gradients to the scheduler.
+// A unit of bf16 parameters takes floating inputs over as bf16; outputs keep the type they have.
+//
 // The full buffer is freed and refilled by swapping its storage's data pointer, so what autograd saved stays valid.
 //
 // One thread: the rank's. After a failed step the device's lanes must be cancelled before this is destroyed, since they
@@ -41,13 +43,23 @@ class ShardedModel {
 
   Scheduler& scheduler();
 
-  // What an optimizer works on: flat fp32 tensors of the same length, this rank's part of the unit.
+  // What an optimizer works on: flat fp32 tensors, this rank's part of the unit.
   struct Shard {
     at::Tensor parameters;
     at::Tensor gradients;  // undefined outside of backward .. end of optimizer
     bool counts = true;    // in the global gradient norm: false where another rank holds the same
+    bool trains = true;    // false: frozen as a whole, there are never gradients
   };
   Shard shard(UnitId unit) const;
+  // Where this rank's part of one parameter lies in both.
+  struct ParameterShard {
+    const Parameter* parameter = nullptr;
+    ShardLayout::Range range;  // range.at: in Shard::parameters
+    Count gradient_at = -1;    // in Shard::gradients; -1: has no place there
+  };
+  ParameterShard parameter_shard(UnitId unit, std::size_t parameter) const;
+  std::size_t parameter_count(UnitId unit) const;
+  Count gradient_count(UnitId unit) const;  // elements of Shard::gradients
   const ShardLayout& layout(UnitId unit) const;
   UnitId unit_count() const;
 

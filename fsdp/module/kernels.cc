@@ -107,10 +107,6 @@ void attention_backward(const AttentionShape& s, const HeadView& g, const HeadVi
   table().attention_backward(s, g, q, k, v, out, lse, dq, dk, dv, attention_workspace(s), gemm_workspace());
 }
 
-void embedding(const float* weights, const Index* ids, Index n, Index d, float* y) {
-  for (Index i = 0; i < n; ++i)
-    std::memcpy(y + i * d, weights + ids[i] * d, static_cast<std::size_t>(d) * sizeof(float));
-}
 void embedding_backward(const float* g, const Index* ids, Index n, Index d, Index table_rows, float* d_table) {
   std::memset(d_table, 0, static_cast<std::size_t>(table_rows * d) * sizeof(float));
   for (Index i = 0; i < n; ++i) add(d_table + ids[i] * d, g + i * d, d);
@@ -130,7 +126,8 @@ double adamw(const AdamW& a, Index n, const float* g, float* p, float* m, float*
 }
 double sgd(float lr, Index n, const float* g, float* p) { return table().sgd(lr, n, g, p); }
 double square_sum(const float* x, Index n) { return table().square_sum(x, n); }
-void scale(float* x, Index n, float by) { table().scale(x, n, by); }
+void to_float(const std::uint16_t* x, Index n, float* y) { table().to_float(x, n, y); }
+void to_bfloat16(const float* x, Index n, std::uint16_t* y) { table().to_bfloat16(x, n, y); }
 void uniform_weights(std::uint64_t seed, std::uint64_t index, Index begin, Index end, float* out) {
   table().uniform_weights(seed, index, begin, end, out);
 }

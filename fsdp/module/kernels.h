@@ -32,6 +32,7 @@ struct RopeShape {
 struct AdamW {
   float lr = 1e-3f, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0.1f;
   float correction1 = 1.0f, correction2 = 1.0f;  // 1 - beta^t
+  float gradient_scale = 1.0f;                   // below 1 when clipping
 };
 
 // The chosen instruction set: "avx512", "avx2", "baseline".
@@ -65,18 +66,19 @@ void attention_backward(const AttentionShape& s, const HeadView& g, const HeadVi
                         const HeadView& v, const HeadView& out, const float* lse, const HeadView& dq,
                         const HeadView& dk, const HeadView& dv);
 
-void embedding(const float* table, const Index* ids, Index n, Index d, float* y);
 void embedding_backward(const float* g, const Index* ids, Index n, Index d, Index table_rows, float* d_table);
 // Mean of -log softmax(logits)[target] over the rows. lse: [rows].
 float cross_entropy(const float* logits, const Index* targets, Index rows, Index classes, float* lse);
 void cross_entropy_backward(float g, const float* logits, const Index* targets, const float* lse, Index rows,
                             Index classes, float* d_logits);
 
-// Both return the sum of squares of g.
+// Both return the sum of squares of g, before gradient_scale.
 double adamw(const AdamW& a, Index n, const float* g, float* p, float* m, float* v);
 double sgd(float lr, Index n, const float* g, float* p);
 double square_sum(const float* x, Index n);
-void scale(float* x, Index n, float by);
+// bf16 as its 16 bits; rounds to the nearest, ties to even.
+void to_float(const std::uint16_t* x, Index n, float* y);
+void to_bfloat16(const float* x, Index n, std::uint16_t* y);
 
 // Elements [begin, end) of parameter `index` by the counter-based rule of tests/data/goldens/README.md.
 void uniform_weights(std::uint64_t seed, std::uint64_t index, Index begin, Index end, float* out);

@@ -85,7 +85,8 @@ const Table kTable = {
     adamw,
     sgd,
     square_sum,
-    scale,
+    to_float,
+    to_bfloat16,
     uniform_weights,
 };
 }  // namespace fsdp::kernels::SHARDSCOPE_ISA

@@ -39,7 +39,8 @@ struct Table {
   double (*adamw)(const AdamW&, Index, const float*, float*, float*, float*);
   double (*sgd)(float, Index, const float*, float*);
   double (*square_sum)(const float*, Index);
-  void (*scale)(float*, Index, float);
+  void (*to_float)(const std::uint16_t*, Index, float*);
+  void (*to_bfloat16)(const float*, Index, std::uint16_t*);
   void (*uniform_weights)(std::uint64_t, std::uint64_t, Index, Index, float*);
 };
 

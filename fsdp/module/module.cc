@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/module/checkpoint.h"
 #include "fsdp/module/ops.h"
 #include "fsdp/module/torch.h"
 
@@ -17,10 +18,9 @@ at::Tensor Parameter::read() {
 }
 
 Tensors Module::operator()(Tensors inputs) {
-  if (hooks_ == nullptr) return forward(std::move(inputs));
-  hooks_->before_forward(*this);
-  Tensors outputs = forward(std::move(inputs));
-  hooks_->after_forward(*this, outputs);
+  if (hooks_ != nullptr) hooks_->before_forward(*this, inputs);
+  Tensors outputs = checkpointed_ ? checkpoint(*this, std::move(inputs)) : forward(std::move(inputs));
+  if (hooks_ != nullptr) hooks_->after_forward(*this, outputs);
   return outputs;
 }
 
@@ -92,9 +92,11 @@ void describe(const Module& m, const std::string& name, ModuleId parent, ModuleT
   tree.modules[static_cast<std::size_t>(id)].is_sublayer_start = m.is_sublayer_start();
   for (const auto& [leaf, p] : m.parameters()) {
     const auto at = seen.find(p.get());
-    if (at == seen.end())
-      seen.emplace(p.get(), tree.add_parameter(id, leaf, p->shape, p->init));
-    else
+    if (at == seen.end()) {
+      const ParameterId parameter = tree.add_parameter(id, leaf, p->shape, p->init);
+      tree.parameters[static_cast<std::size_t>(parameter)].trainable = p->trainable;
+      seen.emplace(p.get(), parameter);
+    } else
       tree.share_parameter(id, leaf, at->second);
   }
   for (const auto& [child_name, child] : m.children()) describe(*child, child_name, id, tree, seen);

@@ -24,6 +24,7 @@ struct Parameter {
   InitRule init = InitRule::kUniform;
   std::int32_t index = -1;  // position in the counter-based initialisation, after name_modules()
   int owners = 1;           // modules that hold it
+  bool trainable = true;    // false: frozen; set before the model is sharded
   at::Tensor value;         // set while its unit is unsharded
 
   // What a module computes with: the value, or this owner's reader of it. Every owner asks once per forward.
@@ -40,7 +41,8 @@ class Module;
 class ModuleHooks {
  public:
   virtual ~ModuleHooks() = default;
-  virtual void before_forward(Module& module) = 0;
+  // May replace inputs.
+  virtual void before_forward(Module& module, Tensors& inputs) = 0;
   virtual void after_forward(Module& module, Tensors& outputs) = 0;
 };
 
@@ -67,6 +69,11 @@ class Module {
   Module& mark_sublayer_start() { return is_sublayer_start_ = true, *this; }
   // Null: none. Must outlive the calls.
   void set_hooks(ModuleHooks* hooks) { hooks_ = hooks; }
+  // Activations inside are not kept but computed again in backward (checkpoint.h). The hooks of a unit that starts and
+  // ends here stay outside.
+  void set_checkpointed(bool on) { checkpointed_ = on; }
+  // The computation alone, without hooks and checkpointing.
+  Tensors compute(Tensors inputs) { return forward(std::move(inputs)); }
 
  protected:
   virtual Tensors forward(Tensors inputs) = 0;
@@ -88,6 +95,7 @@ class Module {
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
   std::vector<std::pair<std::string, std::shared_ptr<Parameter>>> parameters_;
   bool is_block_ = false, is_sublayer_start_ = false;
+  bool checkpointed_ = false;
   ModuleHooks* hooks_ = nullptr;
 };
 

@@ -41,11 +41,15 @@ using OptTensor = std::optional<Tensor>;
   X(cross_entropy, Pair, (const Tensor& logits, const Tensor& targets))                                                \
   X(cross_entropy_backward, Tensor, (const Tensor& g, const Tensor& logits, const Tensor& targets, const Tensor& lse)) \
   X(add_, void, (const Tensor& into, const Tensor& from))                                                              \
+  X(cast, Tensor, (const Tensor& x, at::ScalarType dtype))                                                             \
   X(adamw_, double,                                                                                                    \
     (const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v, double lr, double beta1, double beta2,        \
-     double eps, double weight_decay, int64_t step))                                                                   \
+     double eps, double weight_decay, int64_t step, double gradient_scale))                                            \
   X(sgd_, double, (const Tensor& p, const Tensor& g, double lr))                                                       \
-  X(pack_, void, (const Tensor& flat, int64_t at, const Tensor& from, bool add))
+  X(square_sum, double, (const Tensor& x))                                                                             \
+  X(move_, void,                                                                                                       \
+    (const Tensor& to, int64_t to_at, int64_t to_stride, const Tensor& from, int64_t from_at, int64_t from_stride,     \
+     int64_t piece, int64_t total, bool add))
 
 #define SHARDSCOPE_DECLARE(name, result, arguments) result name arguments;
 namespace host {
@@ -59,7 +63,10 @@ SHARDSCOPE_OPERATORS(SHARDSCOPE_DECLARE)
 }
 #undef SHARDSCOPE_DECLARE
 
-// Shapes of what operators make, the same on host and meta.
+// Shapes and types of what operators make, the same on host and meta.
+inline at::ScalarType promoted(const Tensor& a, const Tensor& b) {
+  return a.scalar_type() == b.scalar_type() ? a.scalar_type() : at::kFloat;
+}
 inline std::vector<int64_t> resized_last(const Tensor& x, int64_t last) {
   auto s = x.sizes().vec();
   s.back() = last;

@@ -28,11 +28,15 @@ TORCH_LIBRARY(shardscope, m) {
   m.def("cross_entropy(Tensor logits, Tensor targets) -> (Tensor, Tensor)");
   m.def("cross_entropy_backward(Tensor g, Tensor logits, Tensor targets, Tensor lse) -> Tensor");
   m.def("add_(Tensor(a!) into, Tensor x) -> ()");
+  m.def("cast(Tensor x, ScalarType dtype) -> Tensor");
   m.def(
       "adamw_(Tensor(a!) p, Tensor g, Tensor(b!) m, Tensor(c!) v, float lr, float beta1, float beta2, float eps, "
-      "float weight_decay, int step) -> float");
+      "float weight_decay, int step, float gradient_scale) -> float");
   m.def("sgd_(Tensor(a!) p, Tensor g, float lr) -> float");
-  m.def("pack_(Tensor(a!) flat, int at, Tensor x, bool add) -> ()");
+  m.def("square_sum(Tensor x) -> float");
+  m.def(
+      "move_(Tensor(a!) to, int to_at, int to_stride, Tensor x, int from_at, int from_stride, int piece, int total, "
+      "bool add) -> ()");
 }
 
 #define SHARDSCOPE_REGISTER_HOST(name, result, arguments) m.impl(#name, &fsdp::ops::host::name);
@@ -161,6 +165,20 @@ struct CrossEntropyBackward final : Keeper<3> {
     return {call_cross_entropy_backward()(g[0], kept[0], kept[1], kept[2])};
   }
 };
+struct CastBackward final : Node {
+  at::ScalarType source = at::kFloat;
+  std::string name() const override { return "CastBackward"; }
+  variable_list apply(variable_list&& g) override { return {call_cast()(g[0], source)}; }
+};
+struct PassedBackward final : Node {
+  std::function<void()> done;
+  std::string name() const override { return "PassedBackward"; }
+  variable_list apply(variable_list&& g) override {
+    done();
+    return std::move(g);
+  }
+  void release_variables() override { done = nullptr; }
+};
 struct ForkBackward final : Node {
   static bool sole_owner(const Tensor& t) {
     return t.use_count() == 1 && t.storage().use_count() == 1 && t.is_non_overlapping_and_dense();
@@ -252,6 +270,33 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
   return with_history(std::move(loss), node);
 }
 
+Tensor cast(const Tensor& x, at::ScalarType dtype) {
+  if (x.scalar_type() == dtype) return x;
+  const auto node = node_for<CastBackward>(x);
+  if (node) node->source = x.scalar_type();
+  return with_history(call_cast()(x, dtype), node);
+}
+
+void on_backward_through(std::vector<Tensor>& inputs, std::function<void()> done) {
+  if (!at::GradMode::is_enabled()) return;
+  std::vector<Tensor*> with_gradient;
+  torch::autograd::edge_list edges;
+  for (Tensor& t : inputs) {
+    if (!t.defined() || !t.requires_grad()) continue;
+    with_gradient.push_back(&t);
+    edges.push_back(torch::autograd::impl::gradient_edge(t));
+  }
+  if (with_gradient.empty()) return;
+  std::shared_ptr<PassedBackward> node(new PassedBackward, torch::autograd::deleteNode);
+  node->set_next_edges(std::move(edges));
+  node->done = std::move(done);
+  for (Tensor* t : with_gradient) {
+    Tensor alias = t->variable_data();
+    torch::autograd::set_history(alias, node);
+    *t = std::move(alias);
+  }
+}
+
 std::vector<Tensor> fork(const Tensor& x, int n) {
   std::vector<Tensor> readers(static_cast<std::size_t>(n), x);
   const auto node = node_for<ForkBackward>(x);
@@ -263,11 +308,14 @@ std::vector<Tensor> fork(const Tensor& x, int n) {
   return readers;
 }
 
-double adamw_(const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v, const AdamWOptions& o, int64_t step) {
-  return call_adamw_()(p, g, m, v, o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, step);
+double adamw_(const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v, const AdamWOptions& o, int64_t step,
+              double gradient_scale) {
+  return call_adamw_()(p, g, m, v, o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, step, gradient_scale);
 }
 double sgd_(const Tensor& p, const Tensor& g, double lr) { return call_sgd_()(p, g, lr); }
-void pack_(const Tensor& flat, int64_t at, const Tensor& from) { call_pack_()(flat, at, from, false); }
-void pack_add_(const Tensor& flat, int64_t at, const Tensor& from) { call_pack_()(flat, at, from, true); }
+double square_sum(const Tensor& x) { return call_square_sum()(x); }
+void move_(const Tensor& to, const Tensor& from, const Move& m) {
+  call_move_()(to, m.to_at, m.to_stride, from, m.from_at, m.from_stride, m.piece, m.total, m.add);
+}
 
 }  // namespace fsdp::ops

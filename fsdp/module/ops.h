@@ -1,7 +1,8 @@
-// The operators of the models: one body each for host memory (fp32), CUDA (by LibTorch's own operators) and meta. All
-// are registered with the dispatcher in namespace `shardscope`, so that observers, profilers and the virtual clock see
+// The operators of the models: one body each for host memory, CUDA (by LibTorch's own operators) and meta. All are
+// registered with the dispatcher in namespace `shardscope`, so that observers, profilers and the virtual clock see
 // them as leaves; host and meta make the same sequence of allocations. Activations are [batch, steps, width],
-// contiguous.
+// contiguous, fp32 or bf16; where operands differ the result is fp32. On the host bf16 is a storage type: arithmetic is
+// fp32, rounded once per operator.
 //
 // A tensor with two readers goes through fork(): LibTorch's engine adds two gradients of one tensor in place on the
 // host but out of place on meta, and the worlds would differ by one buffer.
@@ -9,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace fsdp::ops {
@@ -44,6 +46,11 @@ at::Tensor embedding(const at::Tensor& w, const at::Tensor& ids);
 // Mean over all rows of -log softmax(logits)[target]. Saves logits, targets and the log-sum-exp.
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
 
+// The same values in another floating type; the gradient comes back in x's. x itself if it has the type.
+at::Tensor cast(const at::Tensor& x, at::ScalarType dtype);
+// x, in the graph: `done` is called when the gradients of all of `inputs` are there, before anything that made them.
+void on_backward_through(std::vector<at::Tensor>& inputs, std::function<void()> done);
+
 // `n` readers of one tensor; their gradients are added, in place where a buffer is solely owned.
 std::vector<at::Tensor> fork(const at::Tensor& x, int n);
 
@@ -52,13 +59,19 @@ std::vector<at::Tensor> fork(const at::Tensor& x, int n);
 struct AdamWOptions {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
 };
-// One step on flat fp32 tensors; `step` counts from 1. Both return the sum of squares of the gradient (0 on meta).
+// One step on flat fp32 tensors; `step` counts from 1; the gradient is taken times `gradient_scale`. Both return the
+// sum of squares of the gradient before that (0 on meta).
 double adamw_(const at::Tensor& p, const at::Tensor& g, const at::Tensor& m, const at::Tensor& v, const AdamWOptions& o,
-              std::int64_t step);
+              std::int64_t step, double gradient_scale = 1.0);
 double sgd_(const at::Tensor& p, const at::Tensor& g, double lr);
-// Copies `from` (any shape, contiguous) to flat[at, at + numel).
-void pack_(const at::Tensor& flat, std::int64_t at, const at::Tensor& from);
-// Adds `from` to flat[at, at + numel).
-void pack_add_(const at::Tensor& flat, std::int64_t at, const at::Tensor& from);
+double square_sum(const at::Tensor& x);
+
+// Copies (adds) `total` elements of `from` to `to`, both contiguous, in pieces of `piece` elements, the last one
+// shorter: piece i from from_at + i * from_stride to to_at + i * to_stride. Types are converted.
+struct Move {
+  std::int64_t to_at = 0, to_stride = 0, from_at = 0, from_stride = 0, piece = 0, total = 0;
+  bool add = false;
+};
+void move_(const at::Tensor& to, const at::Tensor& from, const Move& m);
 
 }  // namespace fsdp::ops

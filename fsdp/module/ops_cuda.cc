@@ -111,27 +111,35 @@ Tensor cross_entropy_backward(const Tensor& g, const Tensor& logits, const Tenso
 }
 void add_(const Tensor& into, const Tensor& from) { Tensor(into).add_(from); }
 // The sum of squares is read back: it ends the step's queue, as reading the loss does.
-double adamw_(const Tensor& p, const Tensor& g, const Tensor& m, const Tensor& v, double lr, double beta1, double beta2,
-              double eps, double weight_decay, int64_t step) {
+double adamw_(const Tensor& p, const Tensor& gradient, const Tensor& m, const Tensor& v, double lr, double beta1,
+              double beta2, double eps, double weight_decay, int64_t step, double gradient_scale) {
   const auto t = static_cast<double>(step);
   Tensor weights = p, mean = m, variance = v;
+  const Tensor g = gradient_scale == 1.0 ? gradient : gradient * gradient_scale;
   weights.mul_(1.0 - lr * weight_decay);
   mean.lerp_(g, 1.0 - beta1);
   variance.mul_(beta2).addcmul_(g, g, 1.0 - beta2);
   const Tensor root = variance.sqrt().div_(std::sqrt(1.0 - std::pow(beta2, t))).add_(eps);
   weights.addcdiv_(mean, root, -lr / (1.0 - std::pow(beta1, t)));
-  return g.square().sum(at::kDouble).item<double>();
+  return gradient.square().sum(at::kDouble).item<double>();
 }
 double sgd_(const Tensor& p, const Tensor& g, double lr) {
   Tensor(p).sub_(g, lr);
   return g.square().sum(at::kDouble).item<double>();
 }
-void pack_(const Tensor& flat, int64_t at, const Tensor& from, bool add) {
-  Tensor to = flat.narrow(0, at, from.numel());
-  if (add)
-    to.add_(from.reshape({-1}));
-  else
-    to.copy_(from.reshape({-1}));
+double square_sum(const Tensor& x) { return x.square().sum(at::kDouble).item<double>(); }
+Tensor cast(const Tensor& x, at::ScalarType dtype) { return x.to(dtype); }
+void move_(const Tensor& to, int64_t to_at, int64_t to_stride, const Tensor& from, int64_t from_at, int64_t from_stride,
+           int64_t piece, int64_t total, bool add) {
+  const Tensor source = from.reshape({-1}), target = to.reshape({-1});
+  for (int64_t i = 0; i * piece < total; ++i) {
+    const int64_t n = std::min(piece, total - i * piece);
+    Tensor into = target.narrow(0, to_at + i * to_stride, n);
+    if (add)
+      into.add_(source.narrow(0, from_at + i * from_stride, n));
+    else
+      into.copy_(source.narrow(0, from_at + i * from_stride, n));
+  }
 }
 
 }  // namespace fsdp::ops::cuda

@@ -5,6 +5,9 @@ namespace fsdp::ops::meta {
 namespace {
 
 Tensor fresh(at::IntArrayRef sizes, const Tensor& like) { return at::empty(sizes, like.options()); }
+Tensor fresh(at::IntArrayRef sizes, const Tensor& like, at::ScalarType dtype) {
+  return at::empty(sizes, like.options().dtype(dtype));
+}
 Tensor statistic(at::IntArrayRef sizes, const Tensor& like) {
   return at::empty(sizes, like.options().dtype(at::kFloat));
 }
@@ -12,21 +15,23 @@ int64_t rows(const Tensor& x) { return x.size(-1) == 0 ? 0 : x.numel() / x.size(
 
 }  // namespace
 
-Tensor linear(const Tensor& x, const Tensor& w, const OptTensor&) { return fresh(resized_last(x, w.size(0)), x); }
+Tensor linear(const Tensor& x, const Tensor& w, const OptTensor&) {
+  return fresh(resized_last(x, w.size(0)), x, promoted(x, w));
+}
 Triple linear_backward(const Tensor&, const Tensor& x, const Tensor& w, bool bias) {
   Tensor dx = fresh(x.sizes(), x), dw = fresh(w.sizes(), w), db = bias ? fresh({w.size(0)}, w) : Tensor();
   return {dx, dw, db};
 }
-Pair rms_norm(const Tensor& x, const Tensor&, double) {
-  Tensor y = fresh(x.sizes(), x), rstd = statistic(rows_of(x), x);
+Pair rms_norm(const Tensor& x, const Tensor& w, double) {
+  Tensor y = fresh(x.sizes(), x, promoted(x, w)), rstd = statistic(rows_of(x), x);
   return {y, rstd};
 }
 Pair rms_norm_backward(const Tensor&, const Tensor& x, const Tensor&, const Tensor& w) {
   Tensor dx = fresh(x.sizes(), x), dw = fresh(w.sizes(), w);
   return {dx, dw};
 }
-Triple layer_norm(const Tensor& x, const Tensor&, const Tensor&, double) {
-  Tensor y = fresh(x.sizes(), x), mean = statistic(rows_of(x), x), rstd = statistic(rows_of(x), x);
+Triple layer_norm(const Tensor& x, const Tensor& w, const Tensor&, double) {
+  Tensor y = fresh(x.sizes(), x, promoted(x, w)), mean = statistic(rows_of(x), x), rstd = statistic(rows_of(x), x);
   return {y, mean, rstd};
 }
 Triple layer_norm_backward(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor& w) {
@@ -76,11 +81,13 @@ Tensor cross_entropy_backward(const Tensor&, const Tensor& logits, const Tensor&
   return fresh(logits.sizes(), logits);
 }
 void add_(const Tensor&, const Tensor&) {}
+Tensor cast(const Tensor& x, at::ScalarType dtype) { return fresh(x.sizes(), x, dtype); }
 double adamw_(const Tensor&, const Tensor&, const Tensor&, const Tensor&, double, double, double, double, double,
-              int64_t) {
+              int64_t, double) {
   return 0.0;
 }
 double sgd_(const Tensor&, const Tensor&, double) { return 0.0; }
-void pack_(const Tensor&, int64_t, const Tensor&, bool) {}
+double square_sum(const Tensor&) { return 0.0; }
+void move_(const Tensor&, int64_t, int64_t, const Tensor&, int64_t, int64_t, int64_t, int64_t, bool) {}
 
 }  // namespace fsdp::ops::meta

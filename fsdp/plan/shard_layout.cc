@@ -116,6 +116,25 @@ int reshard_ranks(const UnitSpec& unit, int world) {
   return group == ranks ? 0 : group;
 }
 
+PlanGroups groups_of(const UnitPlan& plan, int world) {
+  const auto agree = [](int& size, int wanted, const UnitSpec& unit, const char* setting) {
+    if (size != 0 && size != wanted)
+      throw ConfigError("[" + std::string(setting) + "] unit " + unit.name + " asks for groups of " +
+                        std::to_string(wanted) + ", another for " + std::to_string(size) + "; use one size in a plan");
+    size = wanted;
+  };
+  PlanGroups groups;
+  int hybrid = 0;
+  for (const UnitSpec& unit : plan.units) {
+    const int ranks = shard_ranks(unit, world);
+    if (ranks > 1 && ranks < world) agree(hybrid, ranks, unit, "strategy");
+    if (const int kept = reshard_ranks(unit, world); kept > 0)
+      agree(groups.regather, kept, unit, "reshard_after_forward");
+  }
+  groups.shard = hybrid > 0 ? hybrid : world;
+  return groups;
+}
+
 ShardLayout unit_layout(const UnitSpec& unit, const ModuleTree& tree, int world) {
   return layout_of(unit, tree, unit.parameters, world);
 }

@@ -111,47 +111,65 @@ Script sequence_script(int units, bool with_root) {
 }
 
 namespace {
-void walk(const ModuleTree& tree, const std::vector<UnitId>& enters, const std::vector<UnitId>& leaves, ModuleId m,
-          Script& out) {
-  const UnitId enter = enters[static_cast<std::size_t>(m)], leave = leaves[static_cast<std::size_t>(m)];
-  if (enter != kNoUnit) out.push_back({ScriptEvent::Kind::kEnter, enter});
-  for (ModuleId c : tree.modules[static_cast<std::size_t>(m)].children) walk(tree, enters, leaves, c, out);
-  if (leave != kNoUnit) out.push_back({ScriptEvent::Kind::kLeave, leave});
-}
+
+using Kind = ScriptEvent::Kind;
+
+struct Walk {
+  const ModuleTree& tree;
+  bool checkpoint;
+  std::vector<UnitId> enters, leaves;  // by module
+  Script out;
+
+  void visit(ModuleId m) {
+    const auto at = static_cast<std::size_t>(m);
+    const bool region = checkpoint && tree.modules[at].is_block;
+    if (enters[at] != kNoUnit) out.push_back({Kind::kEnter, enters[at]});
+    if (region) out.push_back({Kind::kRegionBegin});
+    for (ModuleId c : tree.modules[at].children) visit(c);
+    if (region) out.push_back({Kind::kRegionEnd});
+    if (leaves[at] != kNoUnit) out.push_back({Kind::kLeave, leaves[at]});
+  }
+};
+
 }  // namespace
 
-Script make_script(const ModuleTree& tree, const UnitPlan& plan) {
-  std::vector<UnitId> enters(tree.modules.size(), kNoUnit), leaves(tree.modules.size(), kNoUnit);
+Script make_script(const ModuleTree& tree, const UnitPlan& plan, bool checkpoint) {
+  Walk walk{tree, checkpoint, std::vector<UnitId>(tree.modules.size(), kNoUnit), {}, {}};
+  walk.leaves = walk.enters;
   for (UnitId u = 0; u < static_cast<UnitId>(plan.units.size()); ++u) {
     const UnitSpec& unit = plan.units[static_cast<std::size_t>(u)];
-    enters[static_cast<std::size_t>(unit.modules.front())] = u;
-    leaves[static_cast<std::size_t>(unit.modules.back())] = u;
+    walk.enters[static_cast<std::size_t>(unit.modules.front())] = u;
+    walk.leaves[static_cast<std::size_t>(unit.modules.back())] = u;
   }
-  Script out;
-  walk(tree, enters, leaves, 0, out);
-  return out;
+  walk.visit(0);
+  return std::move(walk.out);
 }
 
 namespace {
-void run_micro_batch(Scheduler& scheduler, const Script& script, const ScriptedCompute& compute) {
-  for (const ScriptEvent& e : script) {
-    if (e.kind == ScriptEvent::Kind::kLeave) {
-      scheduler.post_forward(e.unit);
-      continue;
-    }
-    scheduler.pre_forward(e.unit);
-    if (compute) compute(Pass::kForward, e.unit);
+
+void run_forward(Scheduler& scheduler, Script::const_iterator from, Script::const_iterator to,
+                 const ScriptedCompute& compute, Pass pass) {
+  for (; from != to; ++from) {
+    if (from->kind == Kind::kLeave) scheduler.post_forward(from->unit);
+    if (from->kind != Kind::kEnter) continue;
+    scheduler.pre_forward(from->unit);
+    if (compute) compute(pass, from->unit);
   }
+}
+
+void run_backward(Scheduler& scheduler, const Script& script, const ScriptedCompute& compute) {
   for (auto e = script.rbegin(); e != script.rend(); ++e) {
-    if (e->kind == ScriptEvent::Kind::kEnter) {
-      scheduler.post_backward(e->unit);
-      continue;
+    if (e->kind == Kind::kEnter) scheduler.post_backward(e->unit);
+    if (e->kind == Kind::kRegionEnd) {  // regions do not nest
+      const auto begin = std::find_if(e, script.rend(), [](const auto& b) { return b.kind == Kind::kRegionBegin; });
+      run_forward(scheduler, begin.base(), e.base(), compute, Pass::kBackward);
     }
+    if (e->kind != Kind::kLeave) continue;
     scheduler.pre_backward(e->unit);
     if (compute) compute(Pass::kBackward, e->unit);
   }
-  scheduler.end_backward();
 }
+
 }  // namespace
 
 void run_scripted_step(Scheduler& scheduler, Device& device, int step, const Script& script,
@@ -160,7 +178,9 @@ void run_scripted_step(Scheduler& scheduler, Device& device, int step, const Scr
   scheduler.begin_step();
   for (int i = 0; i < micro_batches.count; ++i) {
     scheduler.set_gradient_sync(micro_batches.sync(i));
-    run_micro_batch(scheduler, script, compute);
+    run_forward(scheduler, script.begin(), script.end(), compute, Pass::kForward);
+    run_backward(scheduler, script, compute);
+    scheduler.end_backward();
   }
   scheduler.begin_optimizer();
   if (compute) compute(Pass::kOptimizer, kNoUnit);

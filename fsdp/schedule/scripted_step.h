@@ -64,13 +64,15 @@ class CountingUnitMemory final : public UnitMemory {
 };
 
 struct ScriptEvent {
-  enum class Kind : std::uint8_t { kEnter, kLeave } kind;  // pre-forward, post-forward
-  UnitId unit;
+  // pre-forward, post-forward; begin and end of a region that backward computes again (activation checkpointing)
+  enum class Kind : std::uint8_t { kEnter, kLeave, kRegionBegin, kRegionEnd } kind;
+  UnitId unit = kNoUnit;
 };
 using Script = std::vector<ScriptEvent>;
 
-// The forward of a model: units entered at their first module, left after their last one, in pre-order.
-Script make_script(const ModuleTree& tree, const UnitPlan& plan);
+// The forward of a model: units entered at their first module, left after their last one, in pre-order. `checkpoint`:
+// each block is a region; units that start or end with it stay outside.
+Script make_script(const ModuleTree& tree, const UnitPlan& plan, bool checkpoint = false);
 // n units one after the other, all alike; with_root wraps them into unit 0.
 Script sequence_script(int units, bool with_root = false);
 

@@ -69,7 +69,8 @@ PlanView make_plan_view(const CaseSettings& c) {
   }
   find_largest(view);
   const fsdp::MemoryPrediction p =
-      fsdp::predict_memory(traits, bytes, fsdp::make_script(tree, plan), scheduler_options_of(c), c.world);
+      fsdp::predict_memory(traits, bytes, fsdp::make_script(tree, plan, c.checkpoint == "block"),
+                           scheduler_options_of(c), c.world, {c.accumulate, c.accumulate_sync == "every"});
   view.at_peak = p.peak.at_peak;
   view.category_peaks = p.category_peaks;
   view.peak_bytes = p.peak.total;

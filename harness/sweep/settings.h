@@ -84,6 +84,7 @@ int seq_of(const CaseSettings& c);
 fsdp::UnitOptions unit_options_of(const CaseSettings& c);
 fsdp::SchedulerOptions scheduler_options_of(const CaseSettings& c);
 Wire wire_of(const CaseSettings& c);
+std::optional<double> clip_of(const CaseSettings& c);
 fsdp::Bytes memory_budget_of(const CaseSettings& c);  // MemoryMeter::kNoBudget for none
 fsdp::Nanos step_timeout_of(const CaseSettings& c);
 

@@ -7,6 +7,7 @@
 
 #include "fsdp/core/errors.h"
 #include "fsdp/core/memory_meter.h"
+#include "fsdp/plan/shard_layout.h"
 #include "fsdp/plan/wrap_policy.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/settings.h"
@@ -30,14 +31,6 @@ constexpr Refusal kRefusals[] = {
      "machine with a CUDA toolkit and a CUDA LibTorch"},
     {[](const CaseSettings& c) { return c.device == "virtual"; }, false, false,
      "[device] virtual is not in this version of run and sweep; use cpu, or `shardscope plan` for sizes alone"},
-    {[](const CaseSettings& c) { return c.accumulate > 1; }, true, false,
-     "[accumulate] more than 1 micro-batch is not in this version; use 1"},
-    {[](const CaseSettings& c) { return c.checkpoint == "block"; }, true, false,
-     "[checkpoint] block is not in this version; use none"},
-    {[](const CaseSettings& c) { return c.layout == "per_parameter"; }, true, false,
-     "[layout] per_parameter is not in this version; use flat"},
-    {[](const CaseSettings& c) { return c.clip != "none"; }, false, false,
-     "[clip] a gradient norm is not in this version; use none"},
     {[](const CaseSettings& c) { return c.prefetch_order != "recorded"; }, true, false,
      "[prefetch_order] a file is not in this version; use recorded"},
     {[](const CaseSettings& c) { return !c.hardware.empty(); }, true, false,
@@ -48,44 +41,27 @@ constexpr Refusal kRefusals[] = {
      "[ranks_per_node] is not in this version; leave it out"},
 };
 
-// The same for what a wrap plan file may set unit by unit.
-struct UnitRefusal {
-  bool (*applies)(const fsdp::UnitOptions& o);
-  bool for_plan;
-  const char* text;
-};
-constexpr UnitRefusal kUnitRefusals[] = {
-    {[](const fsdp::UnitOptions& o) { return o.param_dtype == fsdp::Dtype::kBFloat16; }, false,
-     "[param_dtype] bf16 is not in this version; use fp32"},
-    {[](const fsdp::UnitOptions& o) { return o.reduce_dtype == fsdp::Dtype::kBFloat16; }, false,
-     "[reduce_dtype] bf16 is not in this version; use fp32"},
-    {[](const fsdp::UnitOptions& o) { return o.group > 0; }, true,
-     "[strategy] hybrid_shard and hybrid_shard_zero2 are not in this version; use full_shard, shard_grad_op or "
-     "no_shard"},
-    {[](const fsdp::UnitOptions& o) { return o.reshard_group > 0; }, true,
-     "[reshard_after_forward] a group size is not in this version; use auto, true or false"},
-};
-
-void check_unit_support(const fsdp::UnitOptions& o, bool plan, const std::string& place) {
-  for (const UnitRefusal& r : kUnitRefusals) {
-    if ((plan && !r.for_plan) || !r.applies(o)) continue;
-    throw fsdp::ConfigError(place.empty() ? r.text : with_place(place, r.text));
-  }
-}
-
 void check_support(const CaseSettings& c, bool plan) {
   for (const Refusal& r : kRefusals) {
     if ((plan && !r.for_plan) || !r.applies(c)) continue;
     if (r.environment) throw fsdp::EnvironmentError(r.text);
     throw fsdp::ConfigError(r.text);
   }
-  check_unit_support(unit_options_of(c), plan, "");
+}
+
+// Group sizes must divide the ranks they are cut from, and a plan has one of each kind.
+void check_groups(const CaseSettings& c) {
+  fsdp::UnitPlan units;
+  const auto add = [&](const std::string& name, const fsdp::UnitOptions& o) {
+    units.units.emplace_back().name = name;
+    units.units.back().options = o;
+  };
+  add("of the settings", unit_options_of(c));
   const fsdp::WrapPolicy policy = fsdp::parse_wrap(c.wrap, unit_options_of(c));
-  const auto* file = std::get_if<fsdp::WrapPlan>(&policy);
-  if (!file) return;
-  for (const fsdp::PlanLine& line : file->lines) {
-    check_unit_support(line.options, plan, fmt::format("{}:{}", file->file, line.line));
+  if (const auto* file = std::get_if<fsdp::WrapPlan>(&policy)) {
+    for (const fsdp::PlanLine& line : file->lines) add(fmt::format("{}:{}", file->file, line.line), line.options);
   }
+  fsdp::groups_of(units, c.world);
 }
 
 void check_each_other(const CaseSettings& c) {
@@ -96,6 +72,7 @@ void check_each_other(const CaseSettings& c) {
           fmt::format("[strategy] {} does not divide world {}; use a group size that does", c.strategy, c.world));
     }
   }
+  check_groups(c);
   if (c.collectives == "nccl" && c.device != "cuda") {
     throw fsdp::ConfigError(
         fmt::format("[collectives] nccl needs device cuda, not {}; use auto, local or gloo", c.device));
@@ -167,6 +144,7 @@ fsdp::UnitOptions unit_options_of(const CaseSettings& c) {
   fsdp::apply_unit_option(o, "reshard_after_forward", c.reshard_after_forward);
   fsdp::apply_unit_option(o, "param_dtype", c.param_dtype);
   fsdp::apply_unit_option(o, "reduce_dtype", c.reduce_dtype);
+  o.layout = c.layout == "per_parameter" ? fsdp::Layout::kPerParameter : fsdp::Layout::kFlat;
   return o;
 }
 
@@ -199,6 +177,11 @@ Wire wire_of(const CaseSettings& c) {
     throw fsdp::ConfigError(
         fmt::format("[wire] \"{}\" is not LATENCY,BANDWIDTH; use for instance 50us,10GB/s", c.wire));
   return {true, parse_nanos(parts[0]), parse_bytes_per_second(parts[1])};
+}
+
+std::optional<double> clip_of(const CaseSettings& c) {
+  if (c.clip == "none") return std::nullopt;
+  return std::stod(c.clip);
 }
 
 fsdp::Bytes memory_budget_of(const CaseSettings& c) {

@@ -3,7 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
-#include <numeric>
+#include <algorithm>
 #include <utility>
 
 #include "fsdp/comm/gloo_transport.h"
@@ -13,6 +13,7 @@
 #include "fsdp/comm/wire.h"
 #include "fsdp/core/errors.h"
 #include "fsdp/device/host/host_device.h"
+#include "fsdp/plan/shard_layout.h"
 #include "harness/trial/case_units.h"
 #include "harness/workload/trainer.h"
 
@@ -39,21 +40,41 @@ class TransportMaker {
     }
   }
 
-  std::unique_ptr<fsdp::Transport> make(const std::string& group) {
+  // The communicator of `members`, one of which is this rank. `index` of `groups` disjoint ones that are made at once.
+  std::unique_ptr<fsdp::Transport> make(const std::string& name, std::vector<int> members, int index, int groups) {
+    const auto place = std::find(members.begin(), members.end(), job_.rank);
+    SHARDSCOPE_CHECK(place != members.end(), "rank " + std::to_string(job_.rank));
+    const int group_rank = static_cast<int>(place - members.begin());
     std::unique_ptr<fsdp::Transport> t;
     if (rendezvous_) {
-      std::vector<int> members(static_cast<std::size_t>(job_.world));
-      std::iota(members.begin(), members.end(), 0);
-      t = fsdp::make_gloo_transport(*rendezvous_, group, job_.rank, std::move(members), timeout_);
+      t = fsdp::make_gloo_transport(*rendezvous_, groups == 1 ? name : name + std::to_string(index), group_rank,
+                                    std::move(members), timeout_);
     } else {
-      t = fsdp::attach_local_transport(memory_, job_.rank, job_.world, timeout_, channel_++);
+      t = fsdp::attach_local_transport(memory_, group_rank, std::move(members), timeout_, channel_ + index);
+      channel_ += groups;
     }
     if (!wire_.on) return t;
     return std::make_unique<fsdp::EmulatedWire>(
         std::move(t), fsdp::Wire{wire_.latency_ns, static_cast<std::int64_t>(wire_.bytes_per_second)});
   }
+  // Of `ranks` consecutive ranks each.
+  std::unique_ptr<fsdp::Transport> make_groups(const std::string& name, int ranks) {
+    const int index = job_.rank / ranks;
+    return make(name, every(1, index * ranks, ranks), index, job_.world / ranks);
+  }
+  // Across groups of `ranks` consecutive ranks.
+  std::unique_ptr<fsdp::Transport> make_across(const std::string& name, int ranks) {
+    const int index = job_.rank % ranks;
+    return make(name, every(ranks, index, job_.world / ranks), index, ranks);
+  }
 
  private:
+  static std::vector<int> every(int step, int first, int count) {
+    std::vector<int> ranks;
+    for (int i = 0; i < count; ++i) ranks.push_back(first + i * step);
+    return ranks;
+  }
+
   const RankJob& job_;
   const fsdp::Nanos timeout_;
   const Wire wire_;
@@ -62,26 +83,21 @@ class TransportMaker {
   int channel_ = 0;
 };
 
-fsdp::HostTransports make_transports(const RankJob& job, TransportMaker& maker) {
+fsdp::HostTransports make_transports(const RankJob& job, const fsdp::UnitPlan& plan, TransportMaker& maker) {
+  const fsdp::PlanGroups groups = fsdp::groups_of(plan, job.world);
   fsdp::HostTransports t;
-  t.shard = maker.make("shard");
-  if (own_reduce_scatter(job.settings)) t.reduce_scatter = maker.make("reduce_scatter");
+  t.shard = maker.make_groups("shard", groups.shard);
+  if (own_reduce_scatter(job.settings)) t.reduce_scatter = maker.make_groups("reduce_scatter", groups.shard);
+  if (groups.shard < job.world) {
+    t.replica = maker.make_across("replica", groups.shard);
+    t.world = maker.make_groups("world", job.world);
+  }
+  if (groups.regather > 0) t.regather = maker.make_groups("regather", groups.regather);
   return t;
 }
 
 fsdp::HostDevice::Options device_options(const RankJob& job) {
   return {job.rank, step_timeout_of(job.settings) + kDeviceSlack, !own_reduce_scatter(job.settings)};
-}
-
-TrainerSettings trainer_settings(const CaseSettings& c) {
-  TrainerSettings t;
-  t.model = model_of(c);
-  t.model.seq = seq_of(c);
-  t.batch = c.batch;
-  t.seed = c.seed;
-  t.optimizer = c.optimizer;
-  t.scheduler = scheduler_options_of(c);
-  return t;
 }
 
 std::vector<std::string> names_of(const fsdp::UnitPlan& plan) {
@@ -97,6 +113,21 @@ fsdp::UnitPlan named(fsdp::UnitPlan plan, RankProgress& progress) {
 }
 }  // namespace
 
+TrainerSettings trainer_settings_of(const CaseSettings& c) {
+  TrainerSettings t;
+  t.model = model_of(c);
+  t.model.seq = seq_of(c);
+  t.batch = c.batch;
+  t.seed = c.seed;
+  t.optimizer = c.optimizer;
+  t.accumulate = c.accumulate;
+  t.sync_every = c.accumulate_sync == "every";
+  t.checkpoint = c.checkpoint == "block";
+  t.clip = clip_of(c);
+  t.scheduler = scheduler_options_of(c);
+  return t;
+}
+
 class RankWorld::Impl {
  public:
   Impl(const RankJob& job, RankProgress& progress)
@@ -105,9 +136,9 @@ class RankWorld::Impl {
         meter_(memory_budget_of(job.settings)),
         device_(device_options(job)),
         maker_(job_),
-        collectives_(device_, make_transports(job_, maker_)),
+        collectives_(device_, make_transports(job_, plan_, maker_)),
         watched_(collectives_, progress),
-        trainer_(trainer_settings(job.settings), plan_, device_, watched_, meter_.meter) {
+        trainer_(trainer_settings_of(job.settings), plan_, device_, watched_, meter_.meter) {
     result_.rank = job.rank;
   }
   ~Impl() { device_.cancel(); }  // lanes may still write into the trainer's buffers

@@ -1,5 +1,5 @@
 // RankWorld: everything that one rank of a trial needs, built from its job: device, transports, collectives, plan,
-// model, data, optimizer. The host world; the others come in beside it. Used from one thread, but for abort().
+// model, data, optimizer. The host world; virtual_world.h is the virtual one. Used from one thread, but for abort().
 #pragma once
 #include <map>
 #include <memory>
@@ -7,6 +7,7 @@
 
 #include "harness/trial/messages.h"
 #include "harness/trial/rank_progress.h"
+#include "harness/workload/trainer.h"
 
 namespace harness {
 
@@ -34,6 +35,8 @@ class RankWorld {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+TrainerSettings trainer_settings_of(const CaseSettings& settings);
 
 // LibTorch's version, the instruction sets in use, threads.
 std::map<std::string, std::string> torch_environment();

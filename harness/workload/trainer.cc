@@ -9,7 +9,9 @@
 #include "fsdp/module/kernels.h"
 #include "fsdp/module/ops.h"
 #include "fsdp/module/sharded_optimizer.h"
+#include "fsdp/module/sharded_state.h"
 #include "fsdp/module/torch.h"
+#include "fsdp/schedule/scripted_step.h"
 #include "harness/workload/models.h"
 #include "harness/workload/synthetic_data.h"
 
@@ -31,19 +33,38 @@ fsdp::OptimizerKind optimizer_of(const std::string& name) {
 struct Batch {
   at::Tensor inputs, targets;
 };
-Batch make_batch(const TrainerSettings& s, int rank) {
+// `index` counts batches of all ranks.
+Batch make_batch(const TrainerSettings& s, int index) {
   const fsdp::CategoryScope scope(fsdp::MemoryCategory::kOther);
   const std::int64_t seq = s.model.seq;
   const auto options = at::TensorOptions().dtype(at::kLong).device(s.meta ? at::kMeta : at::kCPU);
   Batch b{at::empty({s.batch, seq}, options), at::empty({s.batch, seq}, options)};
   if (s.meta) return b;
-  const auto tokens = synthetic_tokens(s.seed, rank * s.batch, s.batch, seq, s.model.vocab);
+  const auto tokens = synthetic_tokens(s.seed, index * s.batch, s.batch, seq, s.model.vocab);
   for (std::int64_t i = 0; i < s.batch; ++i) {
     const auto row = tokens.begin() + i * (seq + 1);
     std::copy(row, row + seq, b.inputs.mutable_data_ptr<std::int64_t>() + i * seq);
     std::copy(row + 1, row + seq + 1, b.targets.mutable_data_ptr<std::int64_t>() + i * seq);
   }
   return b;
+}
+std::vector<Batch> make_batches(const TrainerSettings& s, const fsdp::Collectives& collectives) {
+  std::vector<Batch> batches;
+  for (int k = 0; k < s.accumulate; ++k) batches.push_back(make_batch(s, k * collectives.world() + collectives.rank()));
+  return batches;
+}
+
+std::unique_ptr<fsdp::Module> make_model(const TrainerSettings& s) {
+  auto model = build_model(s.model, s.meta);
+  for (fsdp::Module* m : fsdp::modules_of(*model)) m->set_checkpointed(s.checkpoint && m->is_block());
+  return model;
+}
+
+fsdp::OptimizerOptions optimizer_options(const TrainerSettings& s) {
+  fsdp::OptimizerOptions o;
+  o.kind = optimizer_of(s.optimizer);
+  o.clip = s.clip;
+  return o;
 }
 
 }  // namespace
@@ -53,38 +74,54 @@ class Trainer::Impl {
   Impl(const TrainerSettings& s, const fsdp::UnitPlan& plan, fsdp::Device& device, fsdp::Collectives& collectives,
        fsdp::MemoryMeter& meter)
       : device_(device),
+        collectives_(collectives),
         meter_(meter),
-        batch_(make_batch(s, collectives.rank())),
-        model_(build_model(s.model, s.meta)),
+        micro_batches_{s.accumulate, s.sync_every},
+        batches_(make_batches(s, collectives)),
+        model_(make_model(s)),
         sharded_(*model_, plan, {s.meta, s.seed, s.scheduler}, device, collectives, &meter),
-        optimizer_(sharded_, optimizer_of(s.optimizer)) {}
+        optimizer_(sharded_, optimizer_options(s), device, collectives) {}
 
   StepResult step() {
     const fsdp::MeterScope scope(&meter_);
     device_.begin_step(next_step_++);
     sharded_.scheduler().begin_step();
     StepResult r;
-    at::Tensor loss = forward();
-    if (loss.is_cpu()) r.loss = static_cast<double>(*loss.const_data_ptr<float>());
-    device_.compute_context({fsdp::SpanKind::kCompute, fsdp::kNoUnit, fsdp::Pass::kBackward, 0});
-    meter_.set_context({fsdp::kNoUnit, fsdp::Pass::kBackward});
-    loss.backward();
-    loss.reset();
-    sharded_.scheduler().end_backward();
+    for (int k = 0; k < micro_batches_.count; ++k) {
+      sharded_.scheduler().set_gradient_sync(micro_batches_.sync(k));
+      r.loss += micro_batch(batches_[static_cast<std::size_t>(k)]) / micro_batches_.count;
+    }
     r.gradient_square_sum = optimizer_.step();
     device_.end_step();
     return r;
   }
 
   void set_step(int next) { next_step_ = next; }
+  void save(const std::string& directory) { fsdp::save_state(sharded_, optimizer_, collectives_, directory); }
+  void load(const std::string& directory) { fsdp::load_state(sharded_, optimizer_, collectives_, directory); }
   fsdp::Scheduler& scheduler() { return sharded_.scheduler(); }
 
  private:
-  at::Tensor forward() { return fsdp::ops::cross_entropy((*model_)(batch_.inputs), batch_.targets); }
+  // Returns the loss.
+  double micro_batch(const Batch& batch) {
+    at::Tensor loss = fsdp::ops::cross_entropy((*model_)(batch.inputs), batch.targets);
+    const double value = loss.is_cpu() ? static_cast<double>(*loss.const_data_ptr<float>()) : 0.0;
+    device_.compute_context({fsdp::SpanKind::kCompute, fsdp::kNoUnit, fsdp::Pass::kBackward, 0});
+    meter_.set_context({fsdp::kNoUnit, fsdp::Pass::kBackward});
+    if (micro_batches_.count == 1)
+      loss.backward();
+    else
+      loss.backward(at::full({}, 1.0 / micro_batches_.count, loss.options().requires_grad(false)));
+    loss.reset();
+    sharded_.scheduler().end_backward();
+    return value;
+  }
 
   fsdp::Device& device_;
+  fsdp::Collectives& collectives_;
   fsdp::MemoryMeter& meter_;
-  Batch batch_;
+  const fsdp::MicroBatches micro_batches_;
+  const std::vector<Batch> batches_;
   std::unique_ptr<fsdp::Module> model_;
   fsdp::ShardedModel sharded_;
   fsdp::ShardedOptimizer optimizer_;
@@ -102,6 +139,8 @@ Trainer::~Trainer() = default;
 
 StepResult Trainer::step() { return impl_->step(); }
 void Trainer::set_step(int next) { impl_->set_step(next); }
+void Trainer::save(const std::string& directory) { impl_->save(directory); }
+void Trainer::load(const std::string& directory) { impl_->load(directory); }
 fsdp::Scheduler& Trainer::scheduler() { return impl_->scheduler(); }
 
 std::string libtorch_version() { return TORCH_VERSION; }

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "fsdp/comm/collectives.h"
@@ -15,8 +16,12 @@
 namespace harness {
 
 struct TrainerSettings {
-  ModelSettings model;  // model.seq is the sequence length of the run
-  std::int64_t batch = 1;
+  ModelSettings model;         // model.seq is the sequence length of the run
+  std::int64_t batch = 1;      // samples per rank and micro-batch
+  int accumulate = 1;          // micro-batches per step
+  bool sync_every = false;     // gradients are reduced after each micro-batch, else after the last
+  bool checkpoint = false;     // activations of each block are computed again in backward
+  std::optional<double> clip;  // global gradient norm
   std::uint64_t seed = 0;
   std::string optimizer = "adamw";  // or "sgd"
   bool meta = false;                // tensors without memory: the virtual world
@@ -24,8 +29,8 @@ struct TrainerSettings {
 };
 
 struct StepResult {
-  double loss = 0.0;                 // mean over this rank's tokens; 0 on meta
-  double gradient_square_sum = 0.0;  // this rank's part of the squared global norm, before the update; 0 on meta
+  double loss = 0.0;                 // mean over this rank's tokens of all micro-batches; 0 on meta
+  double gradient_square_sum = 0.0;  // this rank's part of the squared global norm, before clipping; 0 on meta
 };
 
 class Trainer {
@@ -40,9 +45,16 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Forward, loss, backward, optimizer. Steps are numbered from 0, or from what set_step() said.
+  // Forward, loss and backward of each micro-batch, optimizer. Rank r's micro-batch k takes the samples from
+  // (k * world + r) * batch on, the same ones in each step. Steps are numbered from 0, or from what set_step() said.
   StepResult step();
   void set_step(int next);  // number that the device is given for the next step
+
+  // Parameters, optimizer state and number of updates, to and from a directory that all ranks see; see
+  // fsdp/module/sharded_state.h. All ranks call them, between steps. The state may come from another world, plan and
+  // layout of the same model.
+  void save(const std::string& directory);
+  void load(const std::string& directory);
 
   fsdp::Scheduler& scheduler();
 

@@ -35,16 +35,22 @@ TEST_P(PlanMatchesRun, InEveryCategoryOnEveryRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, PlanMatchesRun,
-                         testing::Values(std::vector<std::string>{}, std::vector<std::string>{"--wrap", "root"},
-                                         std::vector<std::string>{"--wrap", "sublayer", "--world", "3"},
-                                         std::vector<std::string>{"--wrap", "blocks:2", "--backward-prefetch", "none"},
-                                         std::vector<std::string>{"--wrap", "class:Linear", "--forward-prefetch", "3"},
-                                         std::vector<std::string>{"--strategy", "shard_grad_op"},
-                                         std::vector<std::string>{"--strategy", "no_shard"},
-                                         std::vector<std::string>{"--model", "gpt-neox", "--reduce-scatter-slots", "1"},
-                                         std::vector<std::string>{"--set", "tied=true", "--optimizer", "sgd",
-                                                                  "--backward-prefetch", "post"}));
+INSTANTIATE_TEST_SUITE_P(
+    Settings, PlanMatchesRun,
+    testing::Values(
+        std::vector<std::string>{}, std::vector<std::string>{"--wrap", "root"},
+        std::vector<std::string>{"--wrap", "sublayer", "--world", "3"},
+        std::vector<std::string>{"--wrap", "blocks:2", "--backward-prefetch", "none"},
+        std::vector<std::string>{"--wrap", "class:Linear", "--forward-prefetch", "3"},
+        std::vector<std::string>{"--strategy", "shard_grad_op"}, std::vector<std::string>{"--strategy", "no_shard"},
+        std::vector<std::string>{"--strategy", "hybrid_shard:2", "--world", "4", "--accumulate", "2",
+                                 "--accumulate-sync", "every"},
+        std::vector<std::string>{"--reshard-after-forward", "2", "--world", "4", "--layout", "per_parameter",
+                                 "--param-dtype", "bf16"},
+        std::vector<std::string>{"--accumulate", "3", "--clip", "0.5", "--wrap", "sublayer", "--checkpoint", "block"},
+        std::vector<std::string>{"--param-dtype", "bf16", "--reduce-dtype", "bf16", "--collectives", "gloo"},
+        std::vector<std::string>{"--model", "gpt-neox", "--reduce-scatter-slots", "1"},
+        std::vector<std::string>{"--set", "tied=true", "--optimizer", "sgd", "--backward-prefetch", "post"}));
 
 TEST(Doctor, SaysThatThisMachineCanRun) {
   const cli_test::Called c = call({"doctor", "--json"}, {{"SHARDSCOPE_RANK", SHARDSCOPE_RANK_PROGRAM}});

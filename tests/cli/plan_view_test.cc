@@ -77,7 +77,7 @@ TEST(PlanView, SgdKeepsNoState) {
 TEST(PlanView, AnyWorldAndDeviceCanBePlanned) {
   EXPECT_GT(plan({{"device", "virtual"}, {"world", "4096"}}).peak_bytes, 0);
   EXPECT_GT(plan({{"device", "cuda"}, {"param_dtype", "bf16"}, {"reduce_dtype", "bf16"}}).peak_bytes, 0);
-  EXPECT_THROW(plan({{"accumulate", "2"}}), fsdp::ConfigError);
+  EXPECT_THROW(plan({{"world", "4"}, {"strategy", "hybrid_shard:3"}}), fsdp::ConfigError);
   EXPECT_THROW(plan({{"wrap", "class:Nope"}}), fsdp::ConfigError);
 }
 

@@ -176,9 +176,11 @@ TEST_F(RunnerTest, AnotherSpecIsRefusedWithBothNamedUnlessExtended) {
 }
 
 TEST_F(RunnerTest, CasesThatCannotRunAreRowsWithTheirReason) {
-  const SweepOutcome outcome =
-      run_sweep(parse_spec("axes: {wrap: [block, \"class:Nope\"], device: [cpu, cuda], clip: [none, 1]}", "s.yaml"),
-                options_, fake());
+  const SweepOutcome outcome = run_sweep(
+      parse_spec(
+          "axes: {wrap: [block, \"class:Nope\"], device: [cpu, cuda], strategy: [full_shard, \"hybrid_shard:3\"]}",
+          "s.yaml"),
+      options_, fake());
   EXPECT_EQ(runs_, 1);
   EXPECT_EQ(outcome.progress.by_status.at(Status::kConfigError), 3u);
   EXPECT_EQ(outcome.progress.by_status.at(Status::kSkipped), 4u);

@@ -150,15 +150,6 @@ TEST(Settings, WhatThisVersionDoesNotDoIsRefusedWithASentence) {
             "-DSHARDSCOPE_CUDA=ON on a machine with a CUDA "
             "toolkit and a CUDA LibTorch");
   for (const auto& [name, text] : std::vector<std::pair<std::string, std::string>>{{"device", "virtual"},
-                                                                                   {"accumulate", "2"},
-                                                                                   {"checkpoint", "block"},
-                                                                                   {"layout", "per_parameter"},
-                                                                                   {"param_dtype", "bf16"},
-                                                                                   {"reduce_dtype", "bf16"},
-                                                                                   {"clip", "1"},
-                                                                                   {"strategy", "hybrid_shard:2"},
-                                                                                   {"strategy", "hybrid_shard_zero2:2"},
-                                                                                   {"reshard_after_forward", "2"},
                                                                                    {"prefetch_order", "order.txt"},
                                                                                    {"hardware", "h100-sxm"},
                                                                                    {"network", "x"},
@@ -168,6 +159,16 @@ TEST(Settings, WhatThisVersionDoesNotDoIsRefusedWithASentence) {
         << name;
   }
   EXPECT_THAT(refusal("collectives", "nccl"), HasSubstr("needs device cuda"));
+}
+
+TEST(Settings, GroupsDivideTheRanksTheyAreCutFrom) {
+  const auto refusal = [](const std::vector<std::pair<std::string, std::string>>& settings) {
+    return error_of([&] { validate(with(settings)); });
+  };
+  EXPECT_EQ(refusal({{"world", "4"}, {"strategy", "hybrid_shard:2"}, {"reshard_after_forward", "2"}}), "accepted");
+  EXPECT_THAT(refusal({{"world", "4"}, {"strategy", "hybrid_shard:3"}}), HasSubstr("use a group size that does"));
+  EXPECT_THAT(refusal({{"world", "8"}, {"strategy", "hybrid_shard:2"}, {"reshard_after_forward", "4"}}),
+              HasSubstr("do not divide the 2 ranks"));
 }
 
 TEST(Settings, PlanAllowsEveryDeviceAndDtype) {

@@ -116,12 +116,12 @@ TEST(Spec, ExcludeTakesListsAndSetsOfDimensions) {
 TEST(Spec, ACaseThatCannotBeSetIsARowAndNotAnErrorOfTheSpec) {
   const auto cases =
       expand(parse_spec("axes: {wrap: [block, \"class:llamadecoderlayer\"], strategy: [full_shard, "
-                        "\"hybrid_shard:2\"], device: [cpu, cuda]}",
+                        "\"hybrid_shard:3\"], device: [cpu, cuda]}",
                         "s.yaml"));
   ASSERT_EQ(cases.size(), 8u);
   EXPECT_EQ(cases[0].config_error, "");
   EXPECT_THAT(cases[1].environment_error, HasSubstr("without CUDA"));
-  EXPECT_THAT(cases[2].config_error, HasSubstr("not in this version"));
+  EXPECT_THAT(cases[2].config_error, HasSubstr("does not divide world 2"));
   EXPECT_THAT(cases[4].config_error, HasSubstr("LlamaDecoderLayer"));
 }
 

@@ -1,5 +1,6 @@
 // Gradients of the sharded model against an unsharded run of the same micro-batches, bit for bit where division by the
 // number of ranks is exact; memory of the step, in both worlds.
+#include <c10/core/AutogradState.h>
 #include <gmock/gmock.h>
 
 #include <mutex>
@@ -24,6 +25,7 @@ namespace {
 constexpr std::uint64_t kSeed = 42;
 using Gradients = std::vector<std::vector<float>>;  // by ParameterId
 
+// Rows of 67, 52 and 10 do not divide by the worlds here.
 ModelSettings small(const std::string& family, bool tied = false) {
   ModelSettings m;
   m.family = family;
@@ -42,7 +44,58 @@ Batch batch_of(const ModelSettings& m, int rank) {
   return {all.narrow(1, 0, m.seq).contiguous(), all.narrow(1, 1, m.seq).contiguous()};
 }
 
-Gradients unsharded(const ModelSettings& m, int world) {
+using fsdp::Tensors;
+
+// What the sharded run is asked for, beside the model.
+struct Case {
+  int world = 2;
+  std::string wrap = "block";
+  fsdp::UnitOptions unit;
+  int micro_batches = 1;
+  bool sync_every = false;
+  bool checkpoint = false;
+  fsdp::SchedulerOptions schedule;
+};
+
+void backward(const fsdp::Module& model, const Batch& b, int micro_batches) {
+  at::Tensor loss = fsdp::ops::cross_entropy(const_cast<fsdp::Module&>(model)(b.inputs), b.targets);
+  loss.backward(at::full({}, 1.0 / micro_batches));
+}
+
+std::vector<float> values_of(const at::Tensor& t) {
+  const at::Tensor c = t.contiguous();
+  return {c.const_data_ptr<float>(), c.const_data_ptr<float>() + c.numel()};
+}
+
+// Mean over ranks, sum over micro-batches. Ranks are summed group by group, each group in rank order.
+at::Tensor mean_of_ranks(const std::vector<at::Tensor>& by_rank, const Case& c) {
+  const std::size_t group = c.unit.group > 0 ? static_cast<std::size_t>(c.unit.group) : by_rank.size();
+  at::Tensor total;
+  for (std::size_t first = 0; first < by_rank.size(); first += group) {
+    at::Tensor sum = by_rank[first];
+    for (std::size_t r = first + 1; r < first + group; ++r) sum = sum + by_rank[r];
+    total = total.defined() ? total + sum : sum;
+  }
+  return total / static_cast<double>(c.world);
+}
+at::Tensor sum_of(const std::vector<std::vector<Tensors>>& each, std::size_t p, const Case& c) {
+  std::vector<at::Tensor> by_rank;
+  at::Tensor total;
+  for (int k = 0; k < c.micro_batches; ++k) {
+    std::vector<at::Tensor> now;
+    for (const auto& rank : each) now.push_back(rank[static_cast<std::size_t>(k)][p]);
+    if (c.sync_every) {
+      total = total.defined() ? total + mean_of_ranks(now, c) : mean_of_ranks(now, c);
+      continue;
+    }
+    if (by_rank.empty()) by_rank.resize(now.size());
+    for (std::size_t r = 0; r < now.size(); ++r) by_rank[r] = by_rank[r].defined() ? by_rank[r] + now[r] : now[r];
+  }
+  return c.sync_every ? total : mean_of_ranks(by_rank, c);
+}
+
+// Every micro-batch of every rank on its own, and their sum in the order in which the sharded run makes it.
+Gradients unsharded(const ModelSettings& m, const Case& c) {
   at::set_num_threads(1);
   const auto model = build_model(m, false);
   std::vector<at::Tensor> leaves;
@@ -55,37 +108,43 @@ Gradients unsharded(const ModelSettings& m, int world) {
       w.fill_(p->init == fsdp::InitRule::kOnes ? 1.0 : 0.0);
     leaves.push_back(w.requires_grad_());
   }
-  for (int r = 0; r < world; ++r) {
-    std::size_t i = 0;
-    for (const auto& p : fsdp::parameters_of(*model)) p->set(leaves[i++]);
-    const Batch b = batch_of(m, r);
-    (fsdp::ops::cross_entropy((*model)(b.inputs), b.targets) / static_cast<double>(world)).backward();
+  std::vector<std::vector<Tensors>> each(static_cast<std::size_t>(c.world));  // [rank][micro-batch][parameter]
+  for (int r = 0; r < c.world; ++r) {
+    for (int k = 0; k < c.micro_batches; ++k) {
+      std::size_t i = 0;
+      for (const auto& p : fsdp::parameters_of(*model)) p->set(leaves[i++]);
+      backward(*model, batch_of(m, k * c.world + r), c.micro_batches);
+      auto& g = each[static_cast<std::size_t>(r)].emplace_back();
+      for (at::Tensor& leaf : leaves) g.push_back(std::exchange(leaf.mutable_grad(), {}));
+    }
   }
-  Gradients g;
-  for (const at::Tensor& t : leaves) {
-    const at::Tensor c = t.grad().contiguous();
-    g.emplace_back(c.const_data_ptr<float>(), c.const_data_ptr<float>() + c.numel());
-  }
-  return g;
+  Gradients out;
+  for (std::size_t p = 0; p < leaves.size(); ++p) out.push_back(values_of(sum_of(each, p, c)));
+  return out;
 }
 
-Gradients sharded(const ModelSettings& m, int world, const std::string& wrap, const fsdp::UnitOptions& options) {
+Gradients sharded(const ModelSettings& m, const Case& c) {
   const auto tree = describe_model(m);
-  const auto plan = fsdp::make_unit_plan(tree, fsdp::parse_wrap(wrap, options), options);
+  const auto plan = fsdp::make_unit_plan(tree, fsdp::parse_wrap(c.wrap, c.unit), c.unit);
   Gradients g(tree.parameters.size());
   for (std::size_t p = 0; p < g.size(); ++p)
     g[p].assign(static_cast<std::size_t>(tree.parameters[p].numel()), std::numeric_limits<float>::quiet_NaN());
   std::mutex mutex;
-  fsdp::run_ranks(world, [&](fsdp::RankWorld& w) {
+  fsdp::run_ranks(c.world, fsdp::groups_of(plan, c.world), [&](fsdp::RankWorld& w) {
     at::set_num_threads(1);
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
     const auto model = build_model(m, false);
-    fsdp::ShardedModel sharded(*model, plan, {.meta = false, .seed = kSeed, .scheduler = {}}, w.device, w.collectives,
-                               nullptr);
-    const Batch b = batch_of(m, w.rank);
+    for (fsdp::Module* module : fsdp::modules_of(*model)) module->set_checkpointed(c.checkpoint && module->is_block());
+    fsdp::ShardedModel sharded(*model, plan, {.meta = false, .seed = kSeed, .scheduler = c.schedule}, w.device,
+                               w.collectives, nullptr);
+    const fsdp::MicroBatches micro_batches{c.micro_batches, c.sync_every};
     for (int step = 0; step < 2; ++step) {  // the second follows the recorded order
       sharded.scheduler().begin_step();
-      fsdp::ops::cross_entropy((*model)(b.inputs), b.targets).backward();
-      sharded.scheduler().end_backward();
+      for (int k = 0; k < c.micro_batches; ++k) {
+        sharded.scheduler().set_gradient_sync(micro_batches.sync(k));
+        backward(*model, batch_of(m, k * c.world + w.rank), c.micro_batches);
+        sharded.scheduler().end_backward();
+      }
       if (step == 0) {
         sharded.scheduler().begin_optimizer();
         sharded.scheduler().end_optimizer();
@@ -93,12 +152,11 @@ Gradients sharded(const ModelSettings& m, int world, const std::string& wrap, co
     }
     const std::lock_guard lock(mutex);
     for (fsdp::UnitId u = 0; u < sharded.unit_count(); ++u) {
-      const auto& layout = sharded.layout(u);
       const auto* flat = sharded.shard(u).gradients.const_data_ptr<float>();
-      for (std::size_t i = 0; i < layout.numels.size(); ++i) {
-        const auto r = layout.local(i, layout.world > 1 ? w.rank : 0);
-        auto& to = g[static_cast<std::size_t>(plan.units[static_cast<std::size_t>(u)].parameters[i])];
-        std::copy(flat + r.at, flat + r.at + (r.end - r.begin), to.begin() + r.begin);
+      for (std::size_t i = 0; i < sharded.parameter_count(u); ++i) {
+        const auto s = sharded.parameter_shard(u, i);
+        auto& to = g[static_cast<std::size_t>(s.parameter->index)];
+        std::copy_n(flat + s.gradient_at, s.range.end - s.range.begin, to.begin() + s.range.begin);
       }
     }
   });
@@ -122,28 +180,105 @@ double largest_distance(const Gradients& a, const Gradients& b) {  // relative t
 TEST(ShardedGradients, EqualTheUnshardedOnesBitForBitWhereDivisionIsExact) {
   for (const std::string family : {"llama", "gpt-neox"}) {
     for (const int world : {1, 2, 4}) {
-      const Gradients want = unsharded(small(family), world);
-      for (const std::string wrap : {"root", "block", "blocks:2", "sublayer", "class:Linear"}) {
-        SCOPED_TRACE(family + " " + wrap + " over " + std::to_string(world));
-        EXPECT_EQ(sharded(small(family), world, wrap, {}), want);
+      Case c;
+      c.world = world;
+      const Gradients want = unsharded(small(family), c);
+      for (const auto layout : {fsdp::Layout::kFlat, fsdp::Layout::kPerParameter}) {
+        for (const std::string wrap : {"root", "block", "blocks:2", "sublayer", "class:Linear"}) {
+          SCOPED_TRACE(family + " " + wrap + " over " + std::to_string(world) +
+                       (layout == fsdp::Layout::kFlat ? "" : " per parameter"));
+          c.wrap = wrap, c.unit.layout = layout;
+          EXPECT_EQ(sharded(small(family), c), want);
+        }
       }
     }
   }
 }
 
 TEST(ShardedGradients, AreWithinRoundingOfTheUnshardedOnesForThreeRanks) {
-  const Gradients want = unsharded(small("llama"), 3);
-  for (const std::string wrap : {"root", "block", "class:Linear"})
-    EXPECT_LT(largest_distance(sharded(small("llama"), 3, wrap, {}), want), 1e-6) << wrap;
+  Case c;
+  c.world = 3;
+  const Gradients want = unsharded(small("llama"), c);
+  for (const auto layout : {fsdp::Layout::kFlat, fsdp::Layout::kPerParameter})
+    for (const std::string wrap : {"root", "block", "class:Linear"}) {
+      c.wrap = wrap, c.unit.layout = layout;
+      EXPECT_LT(largest_distance(sharded(small("llama"), c), want), 1e-6) << wrap;
+    }
 }
 
 TEST(ShardedGradients, DoNotDependOnTheStrategy) {
-  const Gradients want = unsharded(small("gpt-neox"), 2);
+  Case c;
+  const Gradients want = unsharded(small("gpt-neox"), c);
   for (const auto strategy : {fsdp::Strategy::kShardGradOp, fsdp::Strategy::kNoShard}) {
     for (const std::string wrap : {"root", "block"}) {
-      fsdp::UnitOptions o;
-      o.strategy = strategy;
-      EXPECT_EQ(sharded(small("gpt-neox"), 2, wrap, o), want) << fsdp::name_of(strategy) << " " << wrap;
+      c.wrap = wrap, c.unit.strategy = strategy;
+      EXPECT_EQ(sharded(small("gpt-neox"), c), want) << fsdp::name_of(strategy) << " " << wrap;
+    }
+  }
+}
+
+TEST(ShardedGradients, OfHybridGroupsAreReducedAcrossGroups) {
+  for (const auto strategy : {fsdp::Strategy::kHybridShard, fsdp::Strategy::kHybridShardZero2}) {
+    for (const int group : {1, 2, 4}) {
+      for (const bool every : {false, true}) {
+        Case c;
+        c.world = 4, c.unit.strategy = strategy, c.unit.group = group, c.micro_batches = 2, c.sync_every = every;
+        Case reference = c;
+        // Partial sums of the groups are added over micro-batches before the groups are.
+        if (every && group == 2) reference.sync_every = true;
+        const Gradients want = unsharded(small("llama"), reference);
+        for (const auto layout : {fsdp::Layout::kFlat, fsdp::Layout::kPerParameter}) {
+          c.unit.layout = layout;
+          const Gradients got = sharded(small("llama"), c);
+          SCOPED_TRACE(std::string(fsdp::name_of(strategy)) + ":" + std::to_string(group) + (every ? " every" : ""));
+          if (every && group == 2)
+            EXPECT_LT(largest_distance(got, want), 1e-6);
+          else
+            EXPECT_EQ(got, want);
+        }
+      }
+    }
+  }
+}
+
+TEST(ShardedGradients, AcceptGroupsToReshardTo) {
+  Case c;
+  c.world = 4;
+  const Gradients want = unsharded(small("llama"), c);
+  c.unit.reshard_after_forward = true, c.unit.reshard_group = 2;
+  for (const auto layout : {fsdp::Layout::kFlat, fsdp::Layout::kPerParameter}) {
+    for (const std::string wrap : {"root", "block", "class:Linear"}) {
+      c.wrap = wrap, c.unit.layout = layout;
+      EXPECT_EQ(sharded(small("llama"), c), want) << wrap;
+    }
+  }
+}
+
+TEST(ShardedGradients, OfMicroBatchesAreSummedWhateverTheSync) {
+  for (const auto strategy : {fsdp::Strategy::kFullShard, fsdp::Strategy::kShardGradOp, fsdp::Strategy::kNoShard}) {
+    for (const bool every : {false, true}) {
+      for (const int world : {1, 2}) {
+        Case c;
+        c.world = world, c.unit.strategy = strategy, c.micro_batches = 4, c.sync_every = every;
+        SCOPED_TRACE(std::string(fsdp::name_of(strategy)) + (every ? " every" : " last") + " over " +
+                     std::to_string(world));
+        const Gradients want = unsharded(small("llama"), c);
+        EXPECT_EQ(sharded(small("llama"), c), want);
+        c.unit.layout = fsdp::Layout::kPerParameter;
+        EXPECT_EQ(sharded(small("llama"), c), want);
+      }
+    }
+  }
+}
+
+TEST(ShardedGradients, OfRecomputedBlocksAreTheSame) {
+  for (const std::string family : {"llama", "gpt-neox"}) {
+    Case c;
+    const Gradients want = unsharded(small(family), c);
+    c.checkpoint = true;
+    for (const std::string wrap : {"root", "block", "blocks:2", "sublayer", "class:Linear"}) {
+      c.wrap = wrap;
+      EXPECT_EQ(sharded(small(family), c), want) << family << " " << wrap;
     }
   }
 }
@@ -151,16 +286,36 @@ TEST(ShardedGradients, DoNotDependOnTheStrategy) {
 TEST(ShardedGradients, OfTiedWeightsAreSummed) {
   for (const std::string family : {"llama", "gpt-neox"}) {
     const ModelSettings m = small(family, true);
-    const Gradients want = unsharded(m, 2);
-    for (const std::string wrap : {"root", "block"}) EXPECT_EQ(sharded(m, 2, wrap, {}), want) << family << " " << wrap;
+    Case c;
+    const Gradients want = unsharded(m, c);
+    for (const std::string wrap : {"root", "block"}) {
+      c.wrap = wrap;
+      EXPECT_EQ(sharded(m, c), want) << family << " " << wrap;
+    }
   }
 }
 
-TEST(ShardedGradients, RefusesWhatTheRuntimeDoesNotDo) {
-  fsdp::UnitOptions o;
-  o.strategy = fsdp::Strategy::kHybridShard;
-  o.group = 1;
-  EXPECT_THROW(sharded(small("llama"), 2, "block", o), fsdp::ConfigError);
+TEST(ShardedGradients, OfHalfPrecisionAreWithinItsRounding) {
+  Case c;
+  const Gradients want = unsharded(small("llama"), c);
+  for (const auto layout : {fsdp::Layout::kFlat, fsdp::Layout::kPerParameter}) {
+    for (const auto strategy : {fsdp::Strategy::kFullShard, fsdp::Strategy::kNoShard}) {
+      for (const auto reduce : {fsdp::Dtype::kFloat32, fsdp::Dtype::kBFloat16}) {
+        c.unit.layout = layout, c.unit.strategy = strategy;
+        c.unit.param_dtype = fsdp::Dtype::kBFloat16, c.unit.reduce_dtype = reduce;
+        EXPECT_LT(largest_distance(sharded(small("llama"), c), want), 3e-2);
+      }
+    }
+  }
+}
+
+TEST(ShardedGradients, RefusesGroupsThatDoNotDivide) {
+  Case c;
+  c.world = 4, c.unit.strategy = fsdp::Strategy::kHybridShard, c.unit.group = 3;
+  EXPECT_THROW(sharded(small("llama"), c), fsdp::ConfigError);
+  c = {};
+  c.world = 4, c.unit.reshard_after_forward = true, c.unit.reshard_group = 3;
+  EXPECT_THROW(sharded(small("llama"), c), fsdp::ConfigError);
 }
 
 }  // namespace

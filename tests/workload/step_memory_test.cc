@@ -33,14 +33,23 @@ fsdp::UnitPlan plan_of(const ModelSettings& m, const std::string& wrap, const fs
   return fsdp::make_unit_plan(describe_model(m), fsdp::parse_wrap(wrap, o), o);
 }
 
+// What the training step is asked for, beside model and plan.
+struct Asked {
+  int accumulate = 1;
+  bool sync_every = false, checkpoint = false;
+  std::optional<double> clip;
+};
+
 Measured measure(const ModelSettings& m, bool meta, const fsdp::UnitPlan& plan, fsdp::Device& device,
-                 fsdp::Collectives& collectives) {
+                 fsdp::Collectives& collectives, const Asked& asked) {
   fsdp::MemoryMeter meter;
   Measured result;
   TrainerSettings s;
   s.model = m;
   s.batch = 2;
   s.meta = meta;
+  s.accumulate = asked.accumulate, s.sync_every = asked.sync_every, s.checkpoint = asked.checkpoint;
+  s.clip = asked.clip;
   {
     Trainer trainer(s, plan, device, collectives, meter);
     result.resident = meter.live();
@@ -57,18 +66,18 @@ Measured measure(const ModelSettings& m, bool meta, const fsdp::UnitPlan& plan, 
   return result;
 }
 
-Measured on_host(const ModelSettings& m, const fsdp::UnitPlan& plan, int world) {
+Measured on_host(const ModelSettings& m, const fsdp::UnitPlan& plan, int world, const Asked& asked = {}) {
   Measured first;
-  fsdp::run_ranks(world, [&](fsdp::RankWorld& w) {
-    Measured r = measure(m, false, plan, w.device, w.collectives);
+  fsdp::run_ranks(world, fsdp::groups_of(plan, world), [&](fsdp::RankWorld& w) {
+    Measured r = measure(m, false, plan, w.device, w.collectives, asked);
     if (w.rank == 0) first = std::move(r);
   });
   return first;
 }
-Measured on_meta(const ModelSettings& m, const fsdp::UnitPlan& plan, int world) {
+Measured on_meta(const ModelSettings& m, const fsdp::UnitPlan& plan, int world, const Asked& asked = {}) {
   fsdp::VirtualDevice device;
   fsdp::VirtualCollectives collectives(device, world, [](const fsdp::CollectiveCall&) { return fsdp::Nanos{1000}; });
-  return measure(m, true, plan, device, collectives);
+  return measure(m, true, plan, device, collectives, asked);
 }
 
 // Below this the host takes scratch of a few bytes that meta does not.
@@ -96,32 +105,83 @@ TEST(StepMemory, HostAndMetaMakeTheSameSequenceOfRequests) {
   }
 }
 
-TEST(StepMemory, IsWhatThePlanPredicts) {
+// The strategies, layouts, types and micro-batches whose bytes differ.
+struct Setting {
+  std::string name;
+  int world = 2;
+  fsdp::UnitOptions unit;
+  Asked asked;
+};
+std::vector<Setting> settings() {
+  using fsdp::Strategy;
+  constexpr auto kHalf = fsdp::Dtype::kBFloat16;
+  const auto hybrid = [](Strategy s) { return fsdp::UnitOptions{.strategy = s, .group = 2}; };
+  std::vector<Setting> all = {
+      {"full", 2, {}, {}},
+      {"alone", 1, {}, {}},
+      {"grad op", 2, {.strategy = Strategy::kShardGradOp}, {}},
+      {"no shard", 2, {.strategy = Strategy::kNoShard}, {}},
+      {"hybrid", 4, hybrid(Strategy::kHybridShard), {}},
+      {"hybrid zero2", 4, hybrid(Strategy::kHybridShardZero2), {}},
+      {"reshard to 2", 4, {.reshard_after_forward = true, .reshard_group = 2}, {}},
+      {"bf16", 2, {.param_dtype = kHalf}, {}},
+      {"bf16 both", 3, {.param_dtype = kHalf, .reduce_dtype = kHalf}, {}},
+      {"bf16 alone", 1, {.param_dtype = kHalf}, {}},
+      {"bf16 no shard", 2, {.strategy = Strategy::kNoShard, .param_dtype = kHalf, .reduce_dtype = kHalf}, {}},
+      {"last", 2, {}, {.accumulate = 3}},
+      {"every", 2, {}, {.accumulate = 3, .sync_every = true}},
+      {"last alone", 1, {}, {.accumulate = 3}},
+      {"last grad op", 2, {.strategy = Strategy::kShardGradOp}, {.accumulate = 3}},
+      {"last no shard", 2, {.strategy = Strategy::kNoShard}, {.accumulate = 3}},
+      {"every no shard", 2, {.strategy = Strategy::kNoShard}, {.accumulate = 3, .sync_every = true}},
+      {"every hybrid", 4, hybrid(Strategy::kHybridShard), {.accumulate = 2, .sync_every = true}},
+      {"last bf16", 2, {.param_dtype = kHalf, .reduce_dtype = kHalf}, {.accumulate = 2}},
+      {"clip", 2, {}, {.clip = 0.1}},
+      {"checkpoint", 2, {}, {.checkpoint = true}},
+  };
+  for (std::size_t i = 0, n = all.size(); i < n; ++i) {
+    Setting s = all[i];
+    s.name += " per parameter";
+    s.unit.layout = fsdp::Layout::kPerParameter;
+    all.push_back(s);
+  }
+  return all;
+}
+
+class StepMemoryOf : public testing::TestWithParam<Setting> {};
+
+TEST_P(StepMemoryOf, EverySettingIsWhatThePlanPredictsInBothWorlds) {
+  const Setting& s = GetParam();
   const ModelSettings m = model("llama");
   const auto tree = describe_model(m);
-  for (const auto strategy : {fsdp::Strategy::kFullShard, fsdp::Strategy::kShardGradOp, fsdp::Strategy::kNoShard}) {
-    for (const int world : {1, 2}) {
-      for (const std::string wrap : {"root", "block", "sublayer"}) {
-        SCOPED_TRACE(std::string(fsdp::name_of(strategy)) + " " + wrap + " over " + std::to_string(world));
-        fsdp::UnitOptions o;
-        o.strategy = strategy;
-        const auto plan = plan_of(m, wrap, o);
-        std::vector<fsdp::UnitBytes> bytes;
-        std::vector<fsdp::UnitTraits> traits;
-        for (const auto& unit : plan.units) {
-          bytes.push_back(fsdp::unit_bytes(unit, tree, world, 8));
-          traits.push_back(fsdp::unit_traits(unit, bytes.back(), world));
-        }
-        const auto want = fsdp::predict_memory(traits, bytes, fsdp::make_script(tree, plan), {}, world);
-        const Measured got = on_meta(m, plan, world);
-        for (const auto c : {MemoryCategory::kParameters, MemoryCategory::kGradients, MemoryCategory::kOptimizer,
-                             MemoryCategory::kUnsharded, MemoryCategory::kReduce})
-          EXPECT_EQ(got.category_peaks[static_cast<std::size_t>(c)], want.category_peaks[static_cast<std::size_t>(c)])
-              << fsdp::name_of(c);
-      }
+  for (const std::string wrap : {"root", "block", "sublayer"}) {
+    SCOPED_TRACE(wrap);
+    const auto plan = plan_of(m, wrap, s.unit);
+    std::vector<fsdp::UnitBytes> bytes;
+    std::vector<fsdp::UnitTraits> traits;
+    for (const auto& unit : plan.units) {
+      bytes.push_back(fsdp::unit_bytes(unit, tree, s.world, 8));
+      traits.push_back(fsdp::unit_traits(unit, bytes.back(), s.world));
     }
+    const auto want = fsdp::predict_memory(traits, bytes, fsdp::make_script(tree, plan, s.asked.checkpoint), {},
+                                           s.world, {s.asked.accumulate, s.asked.sync_every});
+    const Measured meta = on_meta(m, plan, s.world, s.asked);
+    for (const auto c : {MemoryCategory::kParameters, MemoryCategory::kGradients, MemoryCategory::kOptimizer,
+                         MemoryCategory::kUnsharded, MemoryCategory::kReduce})
+      EXPECT_EQ(meta.category_peaks[static_cast<std::size_t>(c)], want.category_peaks[static_cast<std::size_t>(c)])
+          << fsdp::name_of(c);
+    if (wrap != "block") continue;
+    const Measured host = on_host(m, plan, s.world, s.asked);
+    EXPECT_EQ(large(host.trace), large(meta.trace));
+    EXPECT_EQ(host.category_peaks, meta.category_peaks);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Settings, StepMemoryOf, testing::ValuesIn(settings()), [](const auto& info) {
+  std::string name = info.param.name;
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
+});
 
 TEST(StepMemory, PassingTheBudgetIsOutOfMemoryWithItsCauseWhereverItHappens) {
   const ModelSettings m = model("llama");
