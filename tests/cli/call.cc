@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,8 @@ namespace {
 std::string temporary(const std::string& name) {
   return testing::TempDir() + "cli_" + std::to_string(::getpid()) + "_" + name;
 }
+
+std::int64_t microseconds(const timeval& t) { return std::int64_t{t.tv_sec} * 1'000'000 + t.tv_usec; }
 
 }  // namespace
 
@@ -38,8 +41,10 @@ Call::Call(const std::vector<std::string>& arguments, const Environment& environ
 
 Called Call::wait() {
   int status = 0;
-  ::waitpid(pid_, &status, 0);
-  Called result{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(out_), read_file(err_)};
+  rusage used{};
+  ::wait4(pid_, &status, 0, &used);
+  Called result{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(out_), read_file(err_),
+                microseconds(used.ru_utime) + microseconds(used.ru_stime)};
   std::filesystem::remove(out_);
   std::filesystem::remove(err_);
   return result;

@@ -2,6 +2,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@ namespace cli_test {
 struct Called {
   int code = -1;  // exit code, or 128 + signal
   std::string out, err;
+  std::int64_t cpu_us = 0;  // of the program and what it waited for
 };
 using Environment = std::vector<std::pair<std::string, std::string>>;
 

@@ -71,15 +71,17 @@ TEST_F(CommandsTest, HelpNamesEveryFlagWithItsDefaultAndShowsExamples) {
   EXPECT_EQ(call({}).code, 2);
 }
 
+// Time of the processor, so that what else runs on the machine does not count.
 TEST_F(CommandsTest, HelpComesWithinTwentyMilliseconds) {
-  fsdp::Nanos best = 1'000'000'000;
-  for (int i = 0; i < 15; ++i) {
-    const fsdp::Nanos begin = fsdp::steady_now();
-    call({"run", "--help"});
-    best = std::min(best, fsdp::steady_now() - begin);
-  }
-  RecordProperty("best_us", static_cast<int>(best / 1000));
-  EXPECT_LE(best, 20'000'000);
+  std::int64_t best = 1'000'000;
+  for (int i = 0; i < 10; ++i) best = std::min(best, call({"run", "--help"}).cpu_us);
+  RecordProperty("best_us", static_cast<int>(best));
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr int kSlowdown = 20;
+#else
+  constexpr int kSlowdown = 1;
+#endif
+  EXPECT_LE(best, 20'000 * kSlowdown);
 }
 
 TEST_F(CommandsTest, RunGivesOneJsonDocumentAndNothingElse) {

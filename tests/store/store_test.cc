@@ -7,11 +7,11 @@
 
 #include <cmath>
 #include <csignal>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 
-#include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
 #include "harness/store/span_codec.h"
 
@@ -332,7 +332,16 @@ TEST_F(StoreTest, AFinishedSweepReadsFromADirectoryThatCannotBeWritten) {
   fs::permissions(directory_, fs::perms::owner_all);
 }
 
-// The bound is for a quiet machine in Release; the case is written to be far below it.
+// How much longer work may take in a build with a sanitizer.
+constexpr int testing_slowdown() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return 20;
+#else
+  return 1;
+#endif
+}
+
+// Time of the processor, so that what else runs on the machine does not count; the file is in the page cache.
 TEST_F(StoreTest, TwoHundredCasesReadWithinATenthOfASecond) {
   {
     Store store = Store::open_for_writing(directory_);
@@ -347,14 +356,14 @@ TEST_F(StoreTest, TwoHundredCasesReadWithinATenthOfASecond) {
       store.write_case(r);
     }
   }
-  fsdp::Nanos best = std::numeric_limits<fsdp::Nanos>::max();
+  std::clock_t best = std::numeric_limits<std::clock_t>::max();
   for (int attempt = 0; attempt < 5; ++attempt) {
-    const fsdp::Nanos begin = fsdp::steady_now();
+    const std::clock_t begin = std::clock();
     EXPECT_EQ(Store::open(directory_).read_cases().size(), 200u);
-    best = std::min(best, fsdp::steady_now() - begin);
+    best = std::min(best, std::clock() - begin);
   }
-  RecordProperty("best_us", static_cast<int>(best / 1000));
-  EXPECT_LE(best, 100'000'000);
+  RecordProperty("best_us", static_cast<int>(best * 1'000'000 / CLOCKS_PER_SEC));
+  EXPECT_LE(best, CLOCKS_PER_SEC / 10 * testing_slowdown());
 }
 
 TEST(SpanCodec, DamagedBytesAreAnErrorAndNeverACrash) {
