@@ -9,6 +9,7 @@
 #include "harness/cli/command_words.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/interrupt.h"
+#include "harness/cli/launched_trials.h"
 #include "harness/cli/plan_view.h"
 #include "harness/cli/progress_line.h"
 #include "harness/cli/result_files.h"
@@ -56,9 +57,7 @@ void keep_trace(const std::string& directory, const CaseRecord& r) {
 }
 
 void sweep(const SweepFlags& flags) {
-  if (flags.launcher != "local") {
-    throw fsdp::ConfigError(fmt::format("[--launcher] \"{}\" is not in this version; use local", flags.launcher));
-  }
+  const Launcher launcher = parse_launcher(flags.launcher);
   const SweepSpec spec = read_spec(flags.spec);
   if (flags.dry_run) return dry_run(spec);
   if (flags.directory.empty())
@@ -77,7 +76,9 @@ void sweep(const SweepFlags& flags) {
     keep_trace(flags.directory, r);
     line.end_case(p, c, r);
   };
-  const SweepOutcome outcome = run_sweep(spec, options, real_trials(), hooks);
+  const RunCase trials =
+      launcher.kind == Launcher::Kind::kLocal ? real_trials() : launched_trials(launcher, flags.directory);
+  const SweepOutcome outcome = run_sweep(spec, options, trials, hooks);
   const reports::ReportInput results = read_results(flags.directory);
   write_file((fs::path(flags.directory) / "results.csv").string(), reports::cases_csv(results.sweep, results.cases));
   std::cerr << fmt::format("{} of {} cases in {}: {}\n", outcome.progress.finished, outcome.progress.total,
@@ -105,7 +106,12 @@ void add_sweep(CLI::App& app) {
                     "lists the cases with the memory that is predicted for them; runs nothing");
   command->add_flag("--strict", flags->strict, "ends with 1 if a case is neither ok nor near_oom");
   command->add_flag("--extend", flags->extend, "adds the cases of a changed spec to the results that are there");
-  command->add_option("--launcher", flags->launcher, "who starts the ranks (default local)")->type_name("local");
+  command
+      ->add_option("--launcher", flags->launcher,
+                   "what starts a trial: local; slurm, mpi or template:COMMAND with {command}, a job step on one node "
+                   "for each trial "
+                   "(default local)")
+      ->type_name("local|slurm|mpi|template:...");
   command->footer(
       "Each case runs in fresh processes. A case that runs out of memory, hangs or crashes is a row with its reason. "
       "Stop\n"

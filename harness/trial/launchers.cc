@@ -195,6 +195,7 @@ std::vector<std::string> launch_command(const Launcher& launcher, const LaunchRe
     case Launcher::Kind::kSlurm:
       out = {"srun", fmt::format("--ntasks={}", r.world), "--kill-on-bad-exit=1", "--export=ALL",
              "--job-name=" + (r.case_id.empty() ? "shardscope" : r.case_id)};
+      if (r.cpus_per_rank > 0) out.push_back(fmt::format("--cpus-per-task={}", r.cpus_per_rank));
       if (nodes > 0) {
         out.push_back(fmt::format("--nodes={}", nodes));
         out.push_back(fmt::format("--ntasks-per-node={}", r.ranks_per_node));

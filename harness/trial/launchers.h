@@ -61,6 +61,7 @@ Launcher parse_launcher(const std::string& text);
 struct LaunchRequest {
   int world = 1;
   int ranks_per_node = 0;  // 0: as the allocation has it
+  int cpus_per_rank = 0;   // slurm; 0: its default
   std::string case_id;
   std::vector<std::string> command;  // what every rank runs
 };

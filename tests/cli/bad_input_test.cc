@@ -51,7 +51,8 @@ TEST(BadInput, WrongWordsOnTheCommandLine) {
       {{"run", "--strategy", "fullshard"}, "full_shard"},
       {{"run", "--strategy", "hybrid_shard:3"}, "does not divide world 2"},
       {{"run", "--reshard-after-forward", "3"}, "do not divide the 2 ranks"},
-      {{"run", "--device", "virtual"}, "[device] virtual is not in this version of run and sweep"},
+      {{"run", "--device", "virtual", "--hardware", "h100"}, "nearest: h100-sxm"},
+      {{"run", "--hardware", "h100-sxm"}, "for device virtual alone"},
       {{"run", "--collectives", "nccl"}, "needs device cuda"},
       {{"run", "--repetitions", "0"}, "--repetitions"},
       {{"plan", "--wrap", "class:Nope"}, "Nope"},
@@ -92,7 +93,7 @@ TEST(BadInput, WrongSpecsNameFileAndLine) {
   cli_test::write_file(file, "axes: {wrap: [root]}\n");
   expect_one_sentence(call({"sweep", file}), 2, "[-o] is missing", "no -o");
   expect_one_sentence(call({"sweep", file, "-o", file}), 2, "is not a directory", "a file for -o");
-  expect_one_sentence(call({"sweep", file, "-o", out, "--launcher", "slurm"}), 2, "not in this version", "launcher");
+  expect_one_sentence(call({"sweep", file, "-o", out, "--launcher", "pbs"}), 2, "is not a launcher", "launcher");
   std::filesystem::remove_all(dir);
 }
 

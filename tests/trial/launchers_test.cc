@@ -120,11 +120,11 @@ TEST(RankIdentities, EightWorkersOnOneGpuAreAnError) {
 }
 
 TEST(Launchers, OneCommandStartsAllRanksOfATrial) {
-  const LaunchRequest r{16, 8, "case-1", {"shardscope", "run", "--world", "16"}};
+  const LaunchRequest r{16, 8, 4, "case-1", {"shardscope", "run", "--world", "16"}};
   EXPECT_EQ(launch_command(parse_launcher("local"), r), Words{});
   EXPECT_EQ(launch_command(parse_launcher("slurm"), r),
-            (Words{"srun", "--ntasks=16", "--kill-on-bad-exit=1", "--export=ALL", "--job-name=case-1", "--nodes=2",
-                   "--ntasks-per-node=8", "shardscope", "run", "--world", "16"}));
+            (Words{"srun", "--ntasks=16", "--kill-on-bad-exit=1", "--export=ALL", "--job-name=case-1",
+                   "--cpus-per-task=4", "--nodes=2", "--ntasks-per-node=8", "shardscope", "run", "--world", "16"}));
   EXPECT_EQ(launch_command(parse_launcher("mpi"), r),
             (Words{"mpirun", "-np", "16", "--map-by", "ppr:8:node", "shardscope", "run", "--world", "16"}));
   EXPECT_EQ(launch_command(parse_launcher("template: bsub -n {world} -J {case} {command} --x={nodes}"), r),

@@ -1,0 +1,156 @@
+#include "harness/cli/launched_trials.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "fsdp/core/clock.h"
+#include "fsdp/core/errors.h"
+#include "harness/cli/result_files.h"
+#include "harness/store/store.h"
+#include "harness/sweep/quantities.h"
+
+extern char** environ;
+
+namespace harness::cli {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr fsdp::Nanos kPoll = 20'000'000, kStartUp = 60'000'000'000, kGrace = 10'000'000'000;
+
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("''") : std::string(1, c);
+  return out + "'";
+}
+
+std::string this_program() { return fs::read_symlink("/proc/self/exe").string(); }
+
+struct Ended {
+  int wait_status = 0;
+  bool in_time = true, stopped = false;
+};
+
+// Waits for the step; past its time, or when the sweep is stopped, it gets SIGINT, then SIGKILL.
+Ended wait_for(pid_t pid, fsdp::Nanos timeout, const std::atomic<bool>* stop) {
+  Ended e;
+  fsdp::Nanos deadline = fsdp::steady_now() + timeout;
+  bool asked = false;
+  while (::waitpid(pid, &e.wait_status, WNOHANG) == 0) {
+    const bool late = fsdp::steady_now() >= deadline;
+    if (late && asked) {
+      ::kill(-pid, SIGKILL);
+      ::waitpid(pid, &e.wait_status, 0);
+      break;
+    }
+    e.stopped = e.stopped || (stop && stop->load());
+    if (!asked && (late || e.stopped)) {
+      e.in_time = !late;
+      ::kill(-pid, SIGINT);
+      asked = true;
+      deadline = fsdp::steady_now() + kGrace;
+    }
+    fsdp::sleep_until(fsdp::steady_now() + kPoll);
+  }
+  return e;
+}
+
+pid_t start(const std::vector<std::string>& words, const std::string& log) {
+  std::vector<char*> argv;
+  for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  posix_spawn_file_actions_adddup2(&files, 1, 2);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  pid_t pid = -1;
+  const int error = ::posix_spawnp(&pid, argv[0], &files, &attributes, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0)
+    throw fsdp::EnvironmentError(fmt::format(
+        "[--launcher] {} cannot be started: {}; install it, or use --launcher local", words[0], std::strerror(error)));
+  return pid;
+}
+
+CaseRecord failed(Status status, const std::string& reason) {
+  CaseRecord r;
+  r.status = status;
+  r.reason = reason;
+  return r;
+}
+
+std::string last_words(const std::string& log) {
+  std::string text = read_small_file(log, std::size_t{1} << 24, "a log");
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  const auto line = text.rfind('\n');
+  return text.substr(line == std::string::npos ? 0 : line + 1).substr(0, 300);
+}
+
+CaseRecord run_step(const Launcher& launcher, const std::string& directory, const CaseSettings& c,
+                    const CasePlan& plan) {
+  const std::string id = case_id(c);
+  const fs::path step = fs::path(directory) / "steps" / id, log = fs::path(plan.log_dir) / "step.log";
+  fs::remove_all(step);
+  fs::create_directories(step);
+  const std::string spec = (step / "case.yaml").string(), out = (step / "out").string();
+  write_file(spec, one_case_spec(c, plan));
+  // All of the node's cores: the step starts the ranks itself, and a default of one core would be shared by all.
+  const char* cpus = std::getenv("SLURM_CPUS_ON_NODE");
+  const LaunchRequest request{1, 1, cpus ? std::atoi(cpus) : 0, id, {this_program(), "sweep", spec, "-o", out}};
+  const pid_t pid = start(launch_command(launcher, request), log.string());
+  const Ended ended = wait_for(pid, (plan.timeout > 0 ? plan.timeout : kStartUp * 60) + kStartUp, plan.stop);
+  if (ended.stopped) return failed(Status::kSkipped, "interrupted");
+  if (Store::exists(out)) {
+    Store store = Store::open(out);
+    const auto statuses = store.statuses();
+    if (!statuses.empty()) {
+      CaseRecord r = store.read_case(statuses.front().first);
+      fs::remove_all(step);
+      return r;
+    }
+  }
+  if (!ended.in_time) return failed(Status::kTimeout, "the job step did not end in its time");
+  return failed(Status::kCrashed,
+                fmt::format("the job step left no result ({} {}): {}", WIFEXITED(ended.wait_status) ? "exit" : "signal",
+                            WIFEXITED(ended.wait_status) ? WEXITSTATUS(ended.wait_status) : WTERMSIG(ended.wait_status),
+                            last_words(log.string())));
+}
+
+}  // namespace
+
+std::string one_case_spec(const CaseSettings& settings, const CasePlan& plan) {
+  std::string spec = "name: step\nbase:\n";
+  const CaseSettings defaults;
+  for (const auto& [name, value] : all_settings(settings))
+    if (value != setting_text(defaults, name)) spec += fmt::format("  {}: {}\n", name, quoted(value));
+  if (spec.back() == '\n' && spec.rfind("base:\n") == spec.size() - 6)
+    spec += "  world: " + std::to_string(settings.world) + "\n";
+  spec += fmt::format("repeat: {{min: {}, max: {}, relative_ci: '{}%', time: {}}}\n", plan.repeat.min, plan.repeat.max,
+                      plan.repeat.relative_ci * 100, exact_nanos(plan.repeat.time));
+  spec += fmt::format("trace: {}\n", plan.trace ? "one" : "none");
+  if (plan.timeout > 0) spec += "timeout: " + exact_nanos(plan.timeout) + "\n";
+  return spec;
+}
+
+RunCase launched_trials(const Launcher& launcher, const std::string& directory) {
+  const std::string absolute = fs::absolute(directory).string();
+  return [launcher, absolute](const CaseSettings& c, const CasePlan& plan) {
+    return run_step(launcher, absolute, c, plan);
+  };
+}
+
+}  // namespace harness::cli
