@@ -120,6 +120,11 @@ fsdp::Nanos CostModel::collective(fsdp::CollectiveKind kind, double full, const 
   return 0;
 }
 
+fsdp::Nanos CostModel::inside_node(fsdp::CollectiveKind kind, double full, const GroupShape& g) const {
+  const int node = topology_.node_devices > 0 ? topology_.node_devices : g.ranks;
+  return collective(kind, full, {g.ranks, std::min(g.ranks, node), 1, 0});
+}
+
 MemoryExtras CostModel::memory_extras(int communicators) const {
   const auto bytes = [](double gib) { return static_cast<fsdp::Bytes>(gib * kGib); };
   return {bytes(hardware_.context_gib), communicators * bytes(hardware_.communicator_gib),

@@ -49,6 +49,9 @@ class CostModel {
   // `full`: bytes of the whole buffer, in the dtype that travels.
   fsdp::Nanos collective(fsdp::CollectiveKind kind, double full, const GroupShape& group) const;
 
+  // What the same bytes would take if all ranks were in one node: the traffic that slows computation beside it.
+  fsdp::Nanos inside_node(fsdp::CollectiveKind kind, double full, const GroupShape& group) const;
+
   MemoryExtras memory_extras(int communicators) const;
   // What tensors may have; 0: unknown.
   fsdp::Bytes memory_for_tensors(int communicators) const;

@@ -106,6 +106,11 @@ OpWork pack(const OpCall& c) {
   const bool adds = integer(c, 1, 0) != 0;
   return moving(OpKind::kCopy, input(c, 1).bytes() * (adds ? 3 : 2), 1);
 }
+// Pieces of one tensor to another: to_at, to_stride, from_at, from_stride, piece, total, add.
+OpWork move(const OpCall& c) {
+  const double total = integer(c, 5, 0), adds = integer(c, 6, 0);
+  return moving(OpKind::kCopy, total * (input(c, 0).element_bytes * (1 + adds) + input(c, 1).element_bytes), 1);
+}
 OpWork copy(const OpCall& c) { return moving(OpKind::kCopy, 2 * input(c, 0).bytes(), 1); }
 OpWork fill(const OpCall& c) { return moving(OpKind::kCopy, input(c, 0).bytes(), 1); }
 OpWork cast(const OpCall& c) { return moving(OpKind::kCopy, all_bytes(c), 1); }
@@ -135,8 +140,10 @@ const std::map<std::string_view, Work>& table() {
       {"adamw_", adamw},
       {"sgd_", sgd},
       {"pack_", pack},
+      {"move_", move},
+      {"square_sum", fill},
       {"copy_", copy},
-      {"cast_", cast},
+      {"cast", cast},
       {"fill_", fill},
       {"zero_", fill},
       {"add", elementwise<1>},

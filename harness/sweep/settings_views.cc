@@ -9,6 +9,7 @@
 #include "fsdp/core/memory_meter.h"
 #include "fsdp/plan/shard_layout.h"
 #include "fsdp/plan/wrap_policy.h"
+#include "harness/cost/cost_model.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/settings.h"
 #include "harness/sweep/text.h"
@@ -29,16 +30,14 @@ constexpr Refusal kRefusals[] = {
     {[](const CaseSettings& c) { return c.device == "cuda"; }, false, true,
      "[device] this shardscope is built without CUDA; use --device cpu, or build with -DSHARDSCOPE_CUDA=ON on a "
      "machine with a CUDA toolkit and a CUDA LibTorch"},
-    {[](const CaseSettings& c) { return c.device == "virtual"; }, false, false,
-     "[device] virtual is not in this version of run and sweep; use cpu, or `shardscope plan` for sizes alone"},
     {[](const CaseSettings& c) { return c.prefetch_order != "recorded"; }, true, false,
      "[prefetch_order] a file is not in this version; use recorded"},
-    {[](const CaseSettings& c) { return !c.hardware.empty(); }, true, false,
-     "[hardware] is not in this version; leave it out"},
-    {[](const CaseSettings& c) { return !c.network.empty(); }, true, false,
-     "[network] is not in this version; leave it out"},
-    {[](const CaseSettings& c) { return c.ranks_per_node != 0; }, true, false,
-     "[ranks_per_node] is not in this version; leave it out"},
+    {[](const CaseSettings& c) { return c.device != "virtual" && !c.hardware.empty(); }, true, false,
+     "[hardware] is for device virtual alone; leave it out, or use --device virtual"},
+    {[](const CaseSettings& c) { return c.device != "virtual" && !c.network.empty(); }, true, false,
+     "[network] is for device virtual alone; leave it out, or use --device virtual"},
+    {[](const CaseSettings& c) { return c.device != "virtual" && c.ranks_per_node != 0; }, true, false,
+     "[ranks_per_node] is for device virtual alone; leave it out, or use --device virtual"},
 };
 
 void check_support(const CaseSettings& c, bool plan) {
@@ -77,6 +76,7 @@ void check_each_other(const CaseSettings& c) {
     throw fsdp::ConfigError(
         fmt::format("[collectives] nccl needs device cuda, not {}; use auto, local or gloo", c.device));
   }
+  if (c.device == "virtual" && !c.hardware.empty()) make_cost_model(c.hardware, c.world, c.ranks_per_node, c.network);
   if (c.collectives == "gloo" && c.device != "cpu") {
     throw fsdp::ConfigError(fmt::format("[collectives] gloo needs device cpu, not {}; use auto", c.device));
   }

@@ -135,6 +135,7 @@ RankEvent event_from(const Json& j) {
   } else if (kind == "result") {
     e.kind = RankEvent::Kind::kResult;
     e.result = result_from(j);
+    e.ns = j.value("ns", fsdp::Nanos{0});
   } else if (kind == "failed") {
     e.kind = RankEvent::Kind::kFailed;
     e.status = status_from(j.at("status")).value_or(Status::kCrashed);
@@ -158,7 +159,8 @@ std::string to_json_line(const RankJob& job) {
                   {"shared_memory_fd", job.shared_memory_fd},
                   {"listen_fd", job.listen_fd},
                   {"master_host", job.master_host},
-                  {"master_port", job.master_port}});
+                  {"master_port", job.master_port},
+                  {"trace", job.trace}});
 }
 
 RankJob rank_job_from_json(const std::string& line) {
@@ -171,6 +173,7 @@ RankJob rank_job_from_json(const std::string& line) {
     job.listen_fd = j.at("listen_fd");
     job.master_host = j.at("master_host");
     job.master_port = j.at("master_port");
+    job.trace = j.value("trace", true);
     return job;
   });
 }
@@ -209,6 +212,7 @@ std::string to_json_line(const RankEvent& e) {
     case RankEvent::Kind::kResult: {
       Json j = result_json(e.result);
       j["event"] = "result";
+      j["ns"] = e.ns;
       return line_of(j);
     }
     case RankEvent::Kind::kFailed:

@@ -8,7 +8,7 @@
 //                      {"do":"report"}   at any time: say where you are (answered by a thread of its own)
 //   rank -> launcher   {"event":"ready","pid":P}                     models built, before the first warm-up step
 //                      {"event":"repetition","ns":T,"cpu_ns":C}      one untraced repetition is done (steps together)
-//                      {"event":"result", ...RankResult...}          the end of a good run
+//                      {"event":"result", ...RankResult...}          the end of a good run; virtual: "ns" is a step
 //                      {"event":"failed","status":"oom|timeout|comm_error|config_error|crashed","reason":"...",
 //                       "cause":"unit, pass, category","where":"..."}
 //                      {"event":"where","where":"repetition 2, step 3; last collective all_gather of root, forward"}
@@ -34,6 +34,7 @@ struct RankJob {
   int listen_fd = -1;
   std::string master_host;
   int master_port = 0;
+  bool trace = true;  // virtual: the result carries spans
 };
 std::string to_json_line(const RankJob& job);
 RankJob rank_job_from_json(const std::string& line);

@@ -1,5 +1,6 @@
 // shardscope-rank: the process of one rank of a trial. Not called by people; `shardscope run` and `sweep` start it.
-//   --control-fd N   speaks the protocol of messages.h over this inherited socket
+//   --control-fd N   speaks the protocol of messages.h over this inherited socket; a job on device virtual is answered
+//                    with its result, and the next job may follow
 //   --probe          prints what this LibTorch can do, as JSON, and ends
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "harness/trial/rank_progress.h"
 #include "harness/trial/rank_session.h"
 #include "harness/trial/rank_world.h"
+#include "harness/trial/virtual_world.h"
 
 namespace harness {
 namespace {
@@ -58,12 +60,41 @@ RankEvent failure_in_flight() {
   return e;
 }
 
+RankEvent predict(const RankJob& job) {
+  RankProgress progress;
+  try {
+    VirtualRun run = run_virtual(job, progress, job.trace);
+    RankEvent e;
+    e.kind = RankEvent::Kind::kResult;
+    e.ns = run.step_ns;
+    e.result = std::move(run.result);
+    return e;
+  } catch (...) {
+    RankEvent e = failure_in_flight();
+    e.where = progress.where();
+    return e;
+  }
+}
+
+// A worker of the virtual world: case after case, until the launcher closes.
+[[noreturn]] void serve_virtual(RankJob job, RankLink& link) {
+  try {
+    while (true) {
+      link.send(predict(job));
+      job = rank_job_from_json(link.read_first_line());
+    }
+  } catch (const fsdp::CommError&) {
+    leave(0);
+  }
+}
+
 int run(int control_fd) {
   RankLink link(control_fd);
   RankProgress progress;
   std::unique_ptr<RankWorld> world;
   try {
     const RankJob job = rank_job_from_json(link.read_first_line());
+    if (job.settings.device == "virtual") serve_virtual(job, link);
     link.start([&] { return progress.where(); }, [] { leave(0); });
     world = std::make_unique<RankWorld>(job, progress);
     serve(job.settings, *world, link, progress);

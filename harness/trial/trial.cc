@@ -14,6 +14,7 @@
 #include "harness/trial/outcome.h"
 #include "harness/trial/rank_processes.h"
 #include "harness/trial/rendezvous.h"
+#include "harness/trial/virtual_trial.h"
 
 namespace harness {
 namespace {
@@ -259,7 +260,11 @@ CaseRecord run_trial(const CaseSettings& settings, const TrialOptions& options) 
   record.started_at = fsdp::wall_seconds();
   if (may_run(settings, record)) {
     try {
-      Trial(settings, options).run(record);
+      if (settings.device == "virtual") {
+        run_virtual_trial(settings, options, record);
+      } else {
+        Trial(settings, options).run(record);
+      }
     } catch (const fsdp::EnvironmentError&) {
       throw;
     } catch (const std::exception& e) {

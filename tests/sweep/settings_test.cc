@@ -149,16 +149,28 @@ TEST(Settings, WhatThisVersionDoesNotDoIsRefusedWithASentence) {
             "environment [device] this shardscope is built without CUDA; use --device cpu, or build with "
             "-DSHARDSCOPE_CUDA=ON on a machine with a CUDA "
             "toolkit and a CUDA LibTorch");
-  for (const auto& [name, text] : std::vector<std::pair<std::string, std::string>>{{"device", "virtual"},
-                                                                                   {"prefetch_order", "order.txt"},
-                                                                                   {"hardware", "h100-sxm"},
-                                                                                   {"network", "x"},
-                                                                                   {"ranks_per_node", "2"}}) {
+  EXPECT_THAT(refusal("prefetch_order", "order.txt"),
+              testing::AllOf(testing::StartsWith("[prefetch_order]"), HasSubstr("not in this version")));
+  for (const auto& [name, text] : std::vector<std::pair<std::string, std::string>>{
+           {"hardware", "h100-sxm"}, {"network", "x"}, {"ranks_per_node", "2"}}) {
     EXPECT_THAT(refusal(name, text),
-                testing::AllOf(testing::StartsWith("[" + name + "]"), HasSubstr("not in this version")))
+                testing::AllOf(testing::StartsWith("[" + name + "]"), HasSubstr("for device virtual alone")))
         << name;
   }
   EXPECT_THAT(refusal("collectives", "nccl"), HasSubstr("needs device cuda"));
+}
+
+TEST(Settings, APredictionChecksItsHardwareAndNetwork) {
+  const auto refusal = [](const std::vector<std::pair<std::string, std::string>>& settings) {
+    CaseSettings c = with(settings);
+    apply_setting(c, "device", "virtual");
+    return error_of([&] { validate(c); });
+  };
+  EXPECT_EQ(refusal({}), "accepted");
+  EXPECT_EQ(refusal({{"hardware", "h100-sxm"}, {"world", "64"}}), "accepted");
+  EXPECT_THAT(refusal({{"hardware", "h100"}}), HasSubstr("nearest: h100-sxm"));
+  EXPECT_THAT(refusal({{"hardware", "h100-sxm"}, {"network", "aws"}}), HasSubstr("nearest: aws-p"));
+  EXPECT_THAT(refusal({{"hardware", "mi300x"}, {"world", "16"}}), HasSubstr("names no network"));
 }
 
 TEST(Settings, GroupsDivideTheRanksTheyAreCutFrom) {

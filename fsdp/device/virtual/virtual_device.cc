@@ -11,7 +11,7 @@ std::uint32_t VirtualDevice::charge(Lane lane, const WorkTag& tag, Nanos cost, i
   SHARDSCOPE_CHECK(cost >= 0, std::to_string(cost));
   LaneState& l = lane_at(lane);
   const Nanos issued = host_;
-  host_ += launch_ns_;
+  host_ += options_.launch_ns;
   Nanos begin = std::max({host_, l.free, l.ready});
   if (channel >= 0) {
     Nanos& wire = channel_free_.at(static_cast<std::size_t>(channel));
@@ -19,6 +19,7 @@ std::uint32_t VirtualDevice::charge(Lane lane, const WorkTag& tag, Nanos cost, i
     wire = begin + cost;
   }
   l.free = begin + cost;
+  if (options_.host_computes && lane == Lane::kCompute) host_ = l.free;
   const std::uint32_t id = ++next_span_;
   l.last_span = id;
   if (recording_) {
@@ -31,6 +32,11 @@ std::uint32_t VirtualDevice::charge(Lane lane, const WorkTag& tag, Nanos cost, i
   }
   l.waits.clear();
   return id;
+}
+
+Nanos VirtualDevice::next_begin(Lane lane) const {
+  const LaneState& l = lane_at(lane);
+  return std::max({host_ + options_.launch_ns, l.free, l.ready});
 }
 
 Event VirtualDevice::record(Lane lane) {
@@ -54,6 +60,19 @@ void VirtualDevice::wait(Lane lane, Event event, SpanKind reason) {
   }
   l.ready = std::max(l.ready, r.at);
   if (recording_ && r.span != 0) l.waits.push_back(r.span);
+  if (options_.host_computes && lane == Lane::kCompute && host_ < r.at) block_host(r, reason);
+}
+
+void VirtualDevice::block_host(const Reached& r, SpanKind reason) {
+  const Nanos from = std::exchange(host_, r.at + options_.wake_ns);
+  if (!recording_ || reason == SpanKind::kMemoryWait) return;
+  Span s;
+  s.id = ++next_span_, s.step = step_, s.lane = Lane::kHost, s.kind = reason;
+  s.issued = s.begin = from, s.end = host_;
+  if (r.span != 0) s.waits.push_back(r.span);
+  const auto awaited = std::find_if(spans_.rbegin(), spans_.rend(), [&](const Span& a) { return a.id == r.span; });
+  if (awaited != spans_.rend()) s.unit = awaited->unit, s.pass = awaited->pass, s.bytes = awaited->bytes;
+  spans_.push_back(std::move(s));
 }
 
 void VirtualDevice::synchronize(Event event) {

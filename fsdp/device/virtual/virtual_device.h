@@ -12,15 +12,26 @@
 
 namespace fsdp {
 
+// Also the virtual image of a host device, where the thread that issues work is the compute lane: there issuing a
+// computation ends when it is done, and waiting on the compute lane keeps the host.
+struct VirtualDeviceOptions {
+  Nanos launch_ns = 0;
+  bool host_computes = false;
+  Nanos wake_ns = 0;  // from an event to the host that slept for it; only where the host computes
+};
+
 class VirtualDevice final : public Device {
  public:
-  explicit VirtualDevice(Nanos launch_ns = 0) : launch_ns_(launch_ns) {}
+  explicit VirtualDevice(Nanos launch_ns = 0) : VirtualDevice(VirtualDeviceOptions{.launch_ns = launch_ns}) {}
+  explicit VirtualDevice(const VirtualDeviceOptions& options) : options_(options) {}
 
   // Work of a known cost on a lane. A channel >= 0 is a communicator: its calls run one after the other in issue order.
   std::uint32_t charge(Lane lane, const WorkTag& tag, Nanos cost, int channel = -1);
   void host_work(Nanos cost) { host_ += cost; }  // the host is busy
   Nanos lane_free(Lane lane) const { return lane_at(lane).free; }
   Nanos host_now() const { return host_; }
+  // When work issued to the lane now would begin.
+  Nanos next_begin(Lane lane) const;
   // What compute_context() said last: model code that only knows costs charges it with this tag.
   const WorkTag& context() const { return context_; }
 
@@ -49,8 +60,9 @@ class VirtualDevice final : public Device {
   LaneState& lane_at(Lane l) { return lanes_[static_cast<std::size_t>(l)]; }
   const LaneState& lane_at(Lane l) const { return lanes_[static_cast<std::size_t>(l)]; }
   void close_step(Nanos at);
+  void block_host(const Reached& r, SpanKind reason);
 
-  Nanos launch_ns_;
+  VirtualDeviceOptions options_;
   Nanos host_ = 0;
   std::array<LaneState, kLaneCount> lanes_;
   std::array<Nanos, 8> channel_free_{};

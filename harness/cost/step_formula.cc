@@ -1,0 +1,114 @@
+#include "harness/cost/step_formula.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace harness {
+namespace {
+
+constexpr double kAchievedOfMemory = 0.8;
+constexpr double kHeadDtypes = 14;      // bytes moved for each logit in forward, and again in backward
+constexpr double kOptimizerBytes = 32;  // moved for each parameter of the shard
+constexpr double kOptimizerFixedUs = 2000;
+
+struct Product {
+  double n, k;  // of T x k by k x n
+};
+
+class Estimate {
+ public:
+  Estimate(const StepCase& c, const CostModel& m, const StepConstants& k)
+      : c_(c), model_(m), k_(k), tokens_(c.micro_batch * c.seq), gemm_(m.hardware().ops.at("gemm_bf16")) {
+    const double head = c.dim / c.heads, kv = c.kv_heads * head;
+    if (c.family == "mpt") {
+      products_ = {{3 * c.dim, c.dim}, {c.dim, c.dim}, {c.ffn, c.dim}, {c.dim, c.ffn}};
+      block_ = 12 * c.dim * c.dim + 13 * c.dim;
+      rest_ = c.vocab * c.dim + c.seq * c.dim + 2 * c.dim;
+    } else {
+      products_ = {{c.dim, c.dim}, {kv, c.dim},    {kv, c.dim},   {c.dim, c.dim},
+                   {c.ffn, c.dim}, {c.ffn, c.dim}, {c.dim, c.ffn}};
+      block_ = 2 * c.dim * c.dim + 2 * c.dim * kv + 3 * c.dim * c.ffn + 2 * c.dim;
+      rest_ = 2 * c.vocab * c.dim + c.dim;
+    }
+  }
+
+  StepEstimate run() const {
+    const double forward = block_forward(), backward = block_backward() + c_.recompute * forward;
+    const double ag = gather(block_), rs = reduce(block_);
+    const double ag_beside = beside(2 * block_), rs_beside = beside(c_.reduce_bytes * block_);
+    const double forward_pass = pass(forward + k_.unit_pass_us, ag, ag_beside);
+    const double backward_pass =
+        pass(backward + k_.unit_pass_us, (c_.zero2 ? 0 : ag) + rs, (c_.zero2 ? 0 : ag_beside) + rs_beside);
+    const double micro = gather(rest_) + ag + c_.layers * forward_pass + head() + (c_.zero2 ? 0 : ag) +
+                         c_.layers * backward_pass + reduce(rest_);
+    const double all = parameters();
+    const double optimizer = kOptimizerBytes * all / group() / memory_us() + kOptimizerFixedUs;
+    return {(c_.accumulate * micro + optimizer) * 1e-6, block_, all};
+  }
+
+ private:
+  double parameters() const { return c_.layers * block_ + rest_; }
+  int group() const { return c_.shard_group > 0 ? std::min(c_.shard_group, c_.world) : c_.world; }
+  // Bytes that memory moves in a microsecond.
+  double memory_us() const { return model_.hardware().ops.at("copy").gb_s * 1e3; }
+
+  double product(double m, double n, double k) const {
+    const OpPart p = gemm_part(1, m, n, k, 2);
+    return op_time_us(gemm_, p.flops, p.bytes) / k_.gemm_efficiency;
+  }
+  double attention() const { return 2 * tokens_ * c_.seq * c_.dim / (k_.attention_tflops * 1e6); }
+  double memory() const { return k_.passes * tokens_ * c_.dim * 2 / memory_us(); }
+  double block_forward() const {
+    double us = attention() + memory();
+    for (const Product& p : products_) us += product(tokens_, p.n, p.k);
+    return us;
+  }
+  double block_backward() const {
+    double us = 2.5 * attention() + 2 * memory();
+    for (const Product& p : products_) us += product(tokens_, p.k, p.n) + product(p.n, p.k, tokens_);
+    return us;
+  }
+  double head() const {
+    const double v = c_.vocab, d = c_.dim;
+    return product(tokens_, v, d) + product(tokens_, d, v) + product(v, d, tokens_) +
+           2 * kHeadDtypes * tokens_ * v / memory_us();
+  }
+  // Computation x with communication k on the other lane, of which `beside` is what the same bytes take inside a node.
+  double pass(double x, double k, double beside) const {
+    return std::max(x + k_.contention * std::min({k, beside, x}), k);
+  }
+  // What slows computation is the traffic of the device, not the time that a slower network makes of it.
+  double beside(double bytes) const {
+    return us(model_.inside_node(fsdp::CollectiveKind::kAllGather, bytes, model_.topology().shard(group())));
+  }
+
+  double gather(double parameters) const {
+    return us(model_.collective(fsdp::CollectiveKind::kAllGather, 2 * parameters, model_.topology().shard(group())));
+  }
+  double reduce(double parameters) const {
+    const double bytes = c_.reduce_bytes * parameters;
+    double sum = us(model_.collective(fsdp::CollectiveKind::kReduceScatter, bytes, model_.topology().shard(group())));
+    if (group() < c_.world) {
+      sum +=
+          us(model_.collective(fsdp::CollectiveKind::kAllReduce, bytes / group(), model_.topology().replica(group())));
+    }
+    return sum;
+  }
+  static double us(fsdp::Nanos ns) { return static_cast<double>(ns) * 1e-3; }
+
+  const StepCase& c_;
+  const CostModel& model_;
+  const StepConstants& k_;
+  const double tokens_;
+  const OpCost& gemm_;
+  std::vector<Product> products_;
+  double block_ = 0, rest_ = 0;
+};
+
+}  // namespace
+
+StepEstimate estimate_step(const StepCase& c, const CostModel& model, const StepConstants& k) {
+  return Estimate(c, model, k).run();
+}
+
+}  // namespace harness

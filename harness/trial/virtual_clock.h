@@ -1,0 +1,56 @@
+// VirtualClock: operators become time on the virtual device's compute lane, collectives on their lanes. Plain C++ but
+// for who calls it.
+#pragma once
+#include <vector>
+
+#include "fsdp/comm/collectives.h"
+#include "fsdp/device/virtual/virtual_device.h"
+#include "harness/cost/contention.h"
+#include "harness/cost/cost_model.h"
+#include "harness/trial/op_observer.h"
+
+namespace harness {
+
+// Sizes of the groups that the communicators of a case connect, and where they are.
+struct WorldGroups {
+  int world = 1;
+  int shard = 1;     // consecutive ranks
+  int regather = 1;  // consecutive ranks inside the shard group
+};
+
+// Emulated wire of a case: a call takes at least this long, whatever the hardware.
+struct VirtualWire {
+  bool on = false;
+  fsdp::Nanos latency = 0;
+  std::int64_t bytes_per_second = 0;
+};
+
+class VirtualClock final : public OpObserver, public fsdp::Collectives {
+ public:
+  VirtualClock(const CostModel& model, const WorldGroups& groups, const VirtualWire& wire, fsdp::VirtualDevice& device);
+
+  void begin_step();
+  void ran(const OpCall& call) override;
+
+  int rank() const override { return 0; }
+  int world() const override { return groups_.world; }
+  int group_size(fsdp::Communicator c) const override;
+  void enqueue(fsdp::Lane lane, const fsdp::CollectiveCall& call) override;
+  std::vector<std::uint64_t> exchange(std::uint64_t value) override { return {value}; }
+  void* allocate(fsdp::Bytes) override { return nullptr; }
+  void release(void*) noexcept override {}
+
+ private:
+  GroupShape shape_of(fsdp::Communicator c) const;
+  fsdp::Nanos once_per_pass();
+
+  const CostModel& model_;
+  const WorldGroups groups_;
+  const VirtualWire wire_;
+  fsdp::VirtualDevice& device_;
+  Contention contention_;
+  std::vector<std::array<bool, 4>> entered_;  // by unit and pass, of this step
+  bool optimizing_ = false;
+};
+
+}  // namespace harness

@@ -1,0 +1,72 @@
+#include "harness/trial/virtual_trial.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "fsdp/core/clock.h"
+#include "harness/trial/assemble.h"
+#include "harness/trial/case_costs.h"
+#include "harness/trial/messages.h"
+#include "harness/trial/outcome.h"
+#include "harness/trial/virtual_workers.h"
+
+namespace harness {
+namespace {
+
+constexpr fsdp::Nanos kTick = 100'000'000;
+
+// The answer of a worker, or why there is none.
+struct Answer {
+  std::optional<RankEvent> event;
+  Status status = Status::kCrashed;
+  std::string reason;
+};
+
+Answer wait_for_answer(RankProcesses& worker, const TrialOptions& options) {
+  const fsdp::Nanos deadline = options.timeout > 0 ? fsdp::steady_now() + options.timeout : INT64_MAX;
+  while (true) {
+    for (const RankUpdate& u : worker.wait(std::min(deadline, fsdp::steady_now() + kTick))) {
+      if (u.kind == RankUpdate::Kind::kLine) return {rank_event_from_json(u.line)};
+      if (u.kind == RankUpdate::Kind::kEnded) {
+        const Failure f = failure_of_exit(0, u.wait_status, "while predicting", worker.log_tail(0));
+        return {std::nullopt, f.status, "rank 0 " + f.reason};
+      }
+    }
+    if (options.stop != nullptr && options.stop->load()) return {std::nullopt, Status::kSkipped, "interrupted"};
+    if (fsdp::steady_now() >= deadline)
+      return {std::nullopt, Status::kTimeout, "the prediction did not come within the timeout"};
+  }
+}
+
+void take_failure(const RankEvent& e, CaseRecord& record) {
+  const Outcome o = outcome_of({{e.status, 0, Failure::Kind::kReported, e.reason, e.cause, "", e.where}});
+  record.status = o.status;
+  record.reason = o.reason;
+  record.peak_cause = o.cause;
+}
+
+}  // namespace
+
+void run_virtual_trial(const CaseSettings& settings, const TrialOptions& options, CaseRecord& record) {
+  RankJob job;
+  job.settings = with_hardware_budget(settings);
+  job.world = settings.world;
+  job.trace = options.trace;
+  const std::string program = options.rank_program.empty() ? default_rank_program() : options.rank_program;
+  VirtualWorkers& workers = VirtualWorkers::instance();
+  std::unique_ptr<RankProcesses> worker = workers.take(program, "");
+  if (options.progress) options.progress({"predicting", 0, {worker->pid(0)}});
+  worker->send(0, to_json_line(job));
+  Answer answer = wait_for_answer(*worker, options);
+  if (!answer.event) {
+    record.status = answer.status;
+    record.reason = answer.reason;
+    return;
+  }
+  workers.give_back(program, std::move(worker));
+  if (answer.event->kind == RankEvent::Kind::kFailed) return take_failure(*answer.event, record);
+  fill_samples(record, settings, {answer.event->ns}, RepeatStop::kMax);
+  fill_results(record, job.settings, {std::move(answer.event->result)});
+}
+
+}  // namespace harness

@@ -1,0 +1,166 @@
+#include "harness/trial/virtual_world.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "harness/trial/case_costs.h"
+#include "harness/trial/case_units.h"
+#include "harness/trial/rank_world.h"
+#include "harness/trial/virtual_clock.h"
+#include "harness/workload/trainer.h"
+
+namespace harness {
+namespace {
+
+std::vector<std::string> names_of(const fsdp::UnitPlan& plan) {
+  std::vector<std::string> names;
+  for (const fsdp::UnitSpec& unit : plan.units) names.push_back(unit.name);
+  return names;
+}
+
+WorldGroups groups_of(const CaseSettings& c, const fsdp::UnitPlan& plan) {
+  WorldGroups g{c.world, c.world, 1};
+  for (const fsdp::UnitSpec& unit : plan.units) {
+    if (unit.options.group > 0) g.shard = unit.options.group;
+    if (unit.options.reshard_group > 1) g.regather = unit.options.reshard_group;
+  }
+  return g;
+}
+
+VirtualWire virtual_wire(const CaseSettings& c) {
+  const Wire w = wire_of(c);
+  return {w.on, w.latency_ns, static_cast<std::int64_t>(w.bytes_per_second)};
+}
+
+fsdp::VirtualDeviceOptions device_options(const Hardware& h) {
+  fsdp::VirtualDeviceOptions o;
+  o.host_computes = !h.gpu;
+  o.wake_ns = static_cast<fsdp::Nanos>(h.wake_us * 1e3);
+  return o;
+}
+
+// Computations of one unit and pass that follow each other without a gap become one span; a span that others wait for
+// stays the last of its stretch.
+std::vector<fsdp::Span> joined(const std::vector<fsdp::Span>& spans) {
+  std::unordered_set<std::uint32_t> awaited;
+  for (const fsdp::Span& s : spans) awaited.insert(s.waits.begin(), s.waits.end());
+  std::unordered_map<std::uint32_t, std::uint32_t> became;
+  std::vector<fsdp::Span> out;
+  std::ptrdiff_t open = -1;  // the stretch that may go on
+  for (const fsdp::Span& s : spans) {
+    if (s.lane != fsdp::Lane::kCompute) {
+      out.push_back(s);
+      continue;
+    }
+    fsdp::Span* last = open < 0 ? nullptr : &out[static_cast<std::size_t>(open)];
+    if (last && last->kind == s.kind && last->unit == s.unit && last->pass == s.pass && last->step == s.step &&
+        last->end == s.begin && s.waits.empty()) {
+      last->end = s.end;
+      became[s.id] = last->id;
+    } else {
+      open = static_cast<std::ptrdiff_t>(out.size());
+      out.push_back(s);
+    }
+    if (awaited.count(s.id)) open = -1;
+  }
+  for (fsdp::Span& s : out) {
+    for (std::uint32_t& id : s.waits)
+      if (const auto at = became.find(id); at != became.end()) id = at->second;
+  }
+  return out;
+}
+
+void describe(const CostModel& m, int communicators, std::map<std::string, std::string>& environment) {
+  const Hardware& h = m.hardware();
+  environment["collectives"] = "virtual";
+  environment["predicted_hardware"] = h.name;
+  environment["predicted_hardware_source"] = h.source;
+  if (!m.topology().network.name.empty()) environment["predicted_network"] = m.topology().network.name;
+  std::string assumed;
+  for (const std::string& a : h.assumed) assumed += (assumed.empty() ? "" : ", ") + a;
+  if (!assumed.empty()) environment["predicted_from_assumed"] = assumed;
+  if (h.expected_error > 0) {
+    environment["predicted_error_median"] = std::to_string(h.expected_error);
+    environment["predicted_error_source"] = h.expected_error_source;
+  }
+  if (const MemoryExtras e = m.memory_extras(communicators); e.total() > 0) {
+    environment["predicted_context_bytes"] = std::to_string(e.context);
+    environment["predicted_communicator_bytes"] = std::to_string(e.communicators);
+    environment["predicted_workspace_bytes"] = std::to_string(e.workspace);
+  }
+}
+
+class VirtualWorld {
+ public:
+  VirtualWorld(const RankJob& job, RankProgress& progress)
+      : model_(cost_model_of(job.settings)),
+        plan_(plan_of(job.settings)),
+        device_(device_options(model_.hardware())),
+        clock_(model_, groups_of(job.settings, plan_), virtual_wire(job.settings), device_),
+        watched_(clock_, progress),
+        progress_(progress) {
+    progress.set_unit_names(names_of(plan_));
+    meter_.set_budget(memory_budget_of(job.settings));
+    TrainerSettings t = trainer_settings_of(job.settings);
+    t.meta = true;
+    trainer_ = std::make_unique<Trainer>(t, plan_, device_, watched_, meter_);
+  }
+
+  VirtualRun run(const CaseSettings& c, bool with_spans) {
+    VirtualRun out;
+    progress_.set_phase(RankProgress::Phase::kWarmup);
+    step();
+    watched_.take_counts();
+    progress_.set_phase(RankProgress::Phase::kTraced);
+    trainer_->set_step(0);
+    const fsdp::Nanos begin = device_.next_begin(fsdp::Lane::kCompute);
+    device_.set_recording(with_spans);
+    step();
+    out.step_ns = device_.next_begin(fsdp::Lane::kCompute) - begin;
+    fill(out.result, c);
+    return out;
+  }
+
+ private:
+  void step() {
+    clock_.begin_step();
+    const OpObserverScope scope(clock_);
+    trainer_->step();
+  }
+
+  void fill(RankResult& r, const CaseSettings& c) {
+    r.spans = joined(device_.take_spans());
+    for (const fsdp::Span& s : r.spans) {
+      if (s.kind == fsdp::SpanKind::kStep) r.traced_step_ns.push_back(s.end - s.begin);
+    }
+    const WatchedCollectives::Counts counts = watched_.take_counts();
+    r.collectives_per_step = counts.calls;
+    r.communicated_bytes_per_step = counts.sent;
+    r.peak = meter_.peak();
+    r.category_peaks = meter_.peak_by_category();
+    r.peak_cause = meter_.peak_cause();
+    r.warnings = trainer_->scheduler().take_warnings();
+    if (c.hardware.empty())
+      r.warnings.push_back("no hardware was named: times are those of an assumed processor core; memory is exact");
+    r.environment = torch_environment();
+    describe(model_, communicators_of(c), r.environment);
+  }
+
+  const CostModel model_;
+  const fsdp::UnitPlan plan_;
+  fsdp::MemoryMeter meter_;
+  fsdp::VirtualDevice device_;
+  VirtualClock clock_;
+  WatchedCollectives watched_;
+  RankProgress& progress_;
+  std::unique_ptr<Trainer> trainer_;
+};
+
+}  // namespace
+
+VirtualRun run_virtual(const RankJob& job, RankProgress& progress, bool with_spans) {
+  return VirtualWorld(job, progress).run(job.settings, with_spans);
+}
+
+}  // namespace harness

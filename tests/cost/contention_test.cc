@@ -1,0 +1,51 @@
+#include "harness/cost/contention.h"
+
+#include <gtest/gtest.h>
+
+namespace harness {
+namespace {
+
+// A stretch of ten equal operators from `begin`; its length with contention.
+fsdp::Nanos stretch(Contention& c, fsdp::Nanos begin, fsdp::Nanos cost) {
+  fsdp::Nanos at = begin;
+  for (int i = 0; i < 10; ++i) at += cost + c.extra(at, cost);
+  return at - begin;
+}
+
+TEST(Contention, AddsItsShareOfTheCommunicationBesideTheComputation) {
+  Contention full(1.0), half(0.5), none(0.0);
+  for (Contention* c : {&full, &half, &none}) c->communication(0, 400);
+  EXPECT_EQ(stretch(full, 0, 100), 1000 + 400);
+  EXPECT_EQ(stretch(half, 0, 100), 1000 + 200);
+  EXPECT_EQ(stretch(none, 0, 100), 1000);
+}
+
+TEST(Contention, AtMostDoublesTheComputation) {
+  Contention c(1.0);
+  c.communication(0, 100'000);
+  EXPECT_EQ(stretch(c, 0, 100), 2000);
+}
+
+TEST(Contention, CommunicationThatWasWaitedForIsNotPaidTwice) {
+  Contention c(1.0);
+  c.communication(0, 500);
+  EXPECT_EQ(stretch(c, 500, 100), 1000);
+  c.communication(1500, 1600);  // in the gap before the next stretch
+  EXPECT_EQ(stretch(c, 2000, 100), 1000);
+}
+
+TEST(Contention, ASlowNetworkKeepsTheDeviceLessBusy) {
+  Contention c(1.0);
+  c.communication(0, 1000, 0.25);
+  EXPECT_NEAR(static_cast<double>(stretch(c, 0, 100)), 1000 + 250, 5) << "each operator is rounded to a nanosecond";
+}
+
+TEST(Contention, TwoLanesAtOnceCountOnce) {
+  Contention c(1.0);
+  c.communication(0, 300);
+  c.communication(100, 400);
+  EXPECT_EQ(stretch(c, 0, 100), 1000 + 400);
+}
+
+}  // namespace
+}  // namespace harness
