@@ -85,7 +85,7 @@ def build(a):
 
     def rotate(y):
         low, high = y[..., :half], y[..., half:]
-        return y * cosine + torch.cat((-high, low), -1) * sine
+        return (y * cosine + torch.cat((-high, low), -1) * sine).to(y.dtype)
 
     def linear(n_in, n_out):
         return nn.Linear(n_in, n_out, bias=False)
