@@ -1,26 +1,27 @@
 #include "harness/cli/trials.h"
 
 #include <fmt/format.h>
-
-#include <cstdlib>
-#include <string_view>
+#include <unistd.h>
 
 #include "fsdp/core/errors.h"
+#include "harness/advise/machine_state.h"
 #include "harness/trace/chrome_writer.h"
 #include "harness/trial/environment.h"
+#include "harness/trial/launchers.h"
 #include "harness/trial/trial.h"
 
 namespace harness::cli {
 namespace {
 
-struct Launcher {
-  const char* name;
-  const char* world;  // variable with the number of processes
-};
-constexpr Launcher kLaunchers[] = {{"torchrun", "TORCHELASTIC_RUN_ID"},
-                                   {"mpirun", "OMPI_COMM_WORLD_SIZE"},
-                                   {"mpirun", "PMI_SIZE"},
-                                   {"srun", "SLURM_STEP_NUM_TASKS"}};
+EnvironmentMap environment() {
+  EnvironmentMap out;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string pair(*entry);
+    if (const auto equals = pair.find('='); equals != std::string::npos)
+      out[pair.substr(0, equals)] = pair.substr(equals + 1);
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -32,7 +33,12 @@ RunCase real_trials() {
     options.timeout = plan.timeout;
     options.log_dir = plan.log_dir;
     options.stop = plan.stop;
-    return run_trial(settings, options);
+    const MachineState before = read_machine_state();
+    CaseRecord r = run_trial(settings, options);
+    const MachineChange change = machine_change(before, read_machine_state(), usable_cores());
+    r.environment.insert(change.fields.begin(), change.fields.end());
+    r.warnings.insert(r.warnings.end(), change.warnings.begin(), change.warnings.end());
+    return r;
   };
 }
 
@@ -47,14 +53,12 @@ void write_trace(const std::string& path, const CaseRecord& r) {
 }
 
 void refuse_foreign_launcher() {
-  for (const Launcher& l : kLaunchers) {
-    const char* world = std::getenv(l.world);
-    if (!world || std::string_view(world) == "1") continue;
-    throw fsdp::ConfigError(
-        fmt::format("[launch] started by {} ({}={}), which is not in this version; start shardscope alone, it launches "
-                    "its ranks itself",
-                    l.name, l.world, world));
-  }
+  const auto place = rank_place(environment());
+  if (!place || place->world == 1) return;
+  throw fsdp::ConfigError(
+      fmt::format("[launch] started as rank {} of {} by {}, which is not in this version; start shardscope alone, it "
+                  "launches its ranks itself",
+                  place->rank, place->world, place->contract));
 }
 
 }  // namespace harness::cli

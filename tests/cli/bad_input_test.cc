@@ -121,9 +121,10 @@ TEST(BadInput, WhatThisMachineCannotDoHasItsRemedyAndItsOwnCode) {
 }
 
 TEST(BadInput, ALauncherThatIsNotSupportedIsSaidAtOnce) {
-  expect_one_sentence(call({"run"}, {{"OMPI_COMM_WORLD_SIZE", "2"}}), 2, "started by mpirun (OMPI_COMM_WORLD_SIZE=2)",
-                      "mpirun");
-  expect_one_sentence(call({"run"}, {{"TORCHELASTIC_RUN_ID", "x"}}), 2, "started by torchrun", "torchrun");
+  expect_one_sentence(call({"run"}, {{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}}), 2,
+                      "started as rank 1 of 2 by mpi", "shardscope alone");
+  expect_one_sentence(call({"run"}, {{"OMPI_COMM_WORLD_SIZE", "2"}}), 2, "without OMPI_COMM_WORLD_RANK", "mpirun");
+  expect_one_sentence(call({"run"}, {{"TORCHELASTIC_RUN_ID", "x"}}), 2, "without RANK, WORLD_SIZE", "torchrun");
 }
 
 }  // namespace
