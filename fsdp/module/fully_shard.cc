@@ -79,6 +79,7 @@ class ShardedModel::Impl {
       if (t.defined() && at::isFloatingType(t.scalar_type())) t = ops::cast(t, dtype);
     // A frozen unit has no gradients whose arrival could tell that its backward is over.
     if (!unit.traits.trains) ops::on_backward_through(inputs, [this, u] { scheduler_.post_backward(u); });
+    if (torch::autograd::get_current_graph_task_id() >= 0) scheduler_.begin_backward();  // computed again
     scheduler_.pre_forward(u);
     std::shared_ptr<Unshard> node;
     if (at::GradMode::is_enabled() && unit.traits.trains) {

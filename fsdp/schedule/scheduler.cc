@@ -438,6 +438,8 @@ void Scheduler::post_forward(UnitId u) {
   s.resume_compute();
 }
 
+void Scheduler::begin_backward() { s_->enter(Pass::kBackward); }
+
 void Scheduler::pre_backward(UnitId u) {
   State& s = *s_;
   auto& unit = s.at(u);

@@ -96,6 +96,8 @@ class Scheduler {
   void set_gradient_sync(GradientSync sync);
   void pre_forward(UnitId unit);
   void post_forward(UnitId unit);
+  // Backward is under way, though no unit's own has begun: what it computes again comes before. Once is enough.
+  void begin_backward();
   void pre_backward(UnitId unit);
   void post_backward(UnitId unit);
   void end_backward();  // of one micro-batch

@@ -19,6 +19,7 @@ void CountingUnitMemory::acquire_unsharded(UnitId u) {
 }
 
 void CountingUnitMemory::copy_out(UnitId u) {
+  if (!held(u).gathered) return;
   meter_.add(at(u).unsharded, MemoryCategory::kUnsharded);
   held(u).unsharded = true;
   meter_.sub(at(u).gathered, MemoryCategory::kUnsharded);
@@ -161,6 +162,7 @@ void run_backward(Scheduler& scheduler, const Script& script, const ScriptedComp
   for (auto e = script.rbegin(); e != script.rend(); ++e) {
     if (e->kind == Kind::kEnter) scheduler.post_backward(e->unit);
     if (e->kind == Kind::kRegionEnd) {  // regions do not nest
+      scheduler.begin_backward();
       const auto begin = std::find_if(e, script.rend(), [](const auto& b) { return b.kind == Kind::kRegionBegin; });
       run_forward(scheduler, begin.base(), e.base(), compute, Pass::kBackward);
     }

@@ -290,6 +290,22 @@ TEST(ModuleShapes, UnitsInUnits) {
   }
 }
 
+TEST(ModuleShapes, WhatIsComputedAgainGathersOncePerPass) {  // case C10
+  Shape s;
+  s.checkpoint = true;
+  const auto gathers = [&] { return sharded(s).second_step.all_gathers; };
+  EXPECT_EQ(gathers(), 2 * 3) << "inside its unit";
+  s.unit.strategy = Strategy::kShardGradOp;
+  EXPECT_EQ(gathers(), 3) << "of units that are kept";
+  // The last region's units are entered again before any unit's own backward has begun.
+  s = {};
+  s.linears = 0, s.nests = 2, s.orders = {{0, 1}}, s.checkpoint = true;
+  s.wrap = "class:Linear", s.frozen = {"nest0.weight", "nest1.weight"};
+  const Result r = sharded(s);
+  EXPECT_EQ(r.gradients, unsharded(s));
+  EXPECT_TRUE(r.warnings.empty()) << r.warnings[0];
+}
+
 TEST(ModuleShapes, AnOrderThatChangesIsGatheredOnDemandAndSaid) {  // case C06
   Shape s;
   s.linears = 4, s.orders = {{0, 1, 2, 3}};

@@ -183,6 +183,64 @@ INSTANTIATE_TEST_SUITE_P(Settings, StepMemoryOf, testing::ValuesIn(settings()), 
   return name;
 });
 
+// The fixture M of the cases.
+ModelSettings large_model(std::int64_t layers = 8) {
+  ModelSettings m;
+  m.layers = layers, m.dim = 256, m.heads = 8, m.kv_heads = 8, m.ffn = 1024, m.vocab = 32000;
+  return m;
+}
+struct Predicted {
+  fsdp::BytesByCategory peaks{};
+  fsdp::Bytes padding = 0;  // elements of all units
+  fsdp::Bytes of(MemoryCategory c) const { return peaks[static_cast<std::size_t>(c)]; }
+};
+Predicted predict(const ModelSettings& m, int world, const fsdp::UnitOptions& o,
+                  const fsdp::MicroBatches& micro_batches = {}) {
+  const auto tree = describe_model(m);
+  const auto plan = plan_of(m, "block", o);
+  std::vector<fsdp::UnitBytes> bytes;
+  std::vector<fsdp::UnitTraits> traits;
+  Predicted p;
+  for (const auto& unit : plan.units) {
+    bytes.push_back(fsdp::unit_bytes(unit, tree, world, 8));
+    traits.push_back(fsdp::unit_traits(unit, bytes.back(), world));
+    p.padding += bytes.back().padding;
+  }
+  p.peaks = fsdp::predict_memory(traits, bytes, fsdp::make_script(tree, plan), {}, world, micro_batches).category_peaks;
+  return p;
+}
+
+TEST(StepMemory, AccumulatingWithoutReductionKeepsFullGradients) {  // case C13
+  constexpr fsdp::Bytes kParameters = 24'776'960;
+  const fsdp::UnitOptions half{.param_dtype = fsdp::Dtype::kBFloat16, .reduce_dtype = fsdp::Dtype::kBFloat16};
+  for (const int world : {2, 4, 8}) {
+    const Predicted last = predict(large_model(), world, half, {4, false});
+    EXPECT_EQ(last.of(MemoryCategory::kGradients), 2 * (kParameters + last.padding)) << world;
+    EXPECT_EQ(2 * kParameters, 49'553'920);
+    // Reduced each time, the shards are kept, in fp32 so that sums over micro-batches do not round.
+    const Predicted every = predict(large_model(), world, half, {4, true});
+    EXPECT_EQ(every.of(MemoryCategory::kGradients), 4 * (kParameters + every.padding) / world) << world;
+  }
+}
+
+TEST(StepMemory, BuffersDoNotGrowWithDepth) {  // case C16
+  constexpr fsdp::Bytes kBlock = 4'196'352;
+  constexpr fsdp::Bytes kRoot = 65'537'024;  // tables and norm: kept from forward on, and one reduction
+  for (const auto layout : {fsdp::Layout::kFlat, fsdp::Layout::kPerParameter}) {
+    const fsdp::UnitOptions o{.layout = layout};
+    const Predicted few = predict(large_model(4), 2, o);
+    for (const std::int64_t layers : {8, 16, 32}) {
+      const Predicted p = predict(large_model(layers), 2, o);
+      for (const auto c : {MemoryCategory::kUnsharded, MemoryCategory::kReduce})
+        EXPECT_EQ(p.of(c), few.of(c)) << layers << " " << fsdp::name_of(c);
+    }
+    // Per parameter, the root is there twice while it is copied.
+    const bool copied = layout == fsdp::Layout::kPerParameter;
+    EXPECT_LE(few.of(MemoryCategory::kUnsharded) - kRoot, copied ? kRoot + kBlock : 2 * kBlock);
+    EXPECT_LE(few.of(MemoryCategory::kReduce) - kRoot, kBlock);
+  }
+}
+
 TEST(StepMemory, PassingTheBudgetIsOutOfMemoryWithItsCauseWhereverItHappens) {
   const ModelSettings m = model("llama");
   const auto plan = plan_of(m, "block");
