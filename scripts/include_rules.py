@@ -33,8 +33,8 @@ ROOMS = {
     "fsdp/module": PLAIN_FSDP,
     "harness/analysis": ["fsdp/core"],
     "harness/workload": PLAIN_FSDP + ["fsdp/module", "harness/sweep"],
-    "harness/cost": PLAIN_FSDP + ["harness/sweep", "harness/workload"],
-    "harness/sweep": ["fsdp/core", "fsdp/plan", "fsdp/schedule", "harness/workload", "harness/store", "harness/analysis"],
+    "harness/cost": PLAIN_FSDP + ["harness/workload"],
+    "harness/sweep": ["fsdp/core", "fsdp/plan", "fsdp/schedule", "harness/workload", "harness/cost", "harness/store", "harness/analysis"],
     "harness/store": ["fsdp/core", "harness/analysis", "harness/sweep"],
     "harness/trace": ["fsdp/core", "fsdp/device", "fsdp/comm/collectives.h", "harness/analysis", "harness/store", "harness/sweep"],
     "harness/advise": ["fsdp/core", "fsdp/plan", "harness/analysis", "harness/cost", "harness/store", "harness/sweep", "harness/workload"],
@@ -46,11 +46,11 @@ ROOMS = {
     "tests": ["fsdp", "harness", "reports", "bench"],
 }
 TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2)/")
-TORCH = ["fsdp/module/*", "harness/workload/*", "fsdp/comm/gloo_*", "fsdp/comm/rendezvous*", "fsdp/device/cuda/*", "harness/trial/rank*",
+TORCH = ["fsdp/module/*", "harness/workload/*", "fsdp/comm/gloo_*", "fsdp/comm/rendezvous*", "fsdp/device/cuda/*", "harness/trial/rank*", "harness/trial/op_observer*",
          "bench/*", "tests/*"]
 # Torch-free by name although their room may use LibTorch: `shardscope` itself links them.
 TORCH_FREE = ["harness/workload/model_settings*", "harness/workload/describe*", "harness/workload/config*", "harness/workload/preset*",
-              "harness/trial/rank_processes*"]
+              "harness/trial/rank_processes*", "harness/trial/rank_link*", "harness/trial/rank_progress*"]
 VENDOR = {
     "CUDA": (re.compile(r"^(cuda|cuda_runtime|cuda_runtime_api|driver_types|cuda_fp16|cuda_bf16|cublas.*|nvml)\.h$"), ["*cuda*", "*nccl*", "*cupti*", "*nvml*"]),
     "NCCL": (re.compile(r"^nccl.*\.h$"), ["*nccl*"]),
