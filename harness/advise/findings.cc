@@ -242,7 +242,9 @@ std::vector<CaseLine> lines_along(const Axes& axes, const std::vector<CaseRecord
 
 std::vector<Finding> find_findings(const Axes& axes, const std::vector<CaseRecord>& cases) {
   std::vector<Finding> cliffs, edges, samples;
-  for (const auto& [axis, values] : axes) {
+  // The last axis first: it is the one that a boundary search went along.
+  for (auto at = axes.rbegin(); at != axes.rend(); ++at) {
+    const auto& [axis, values] = *at;
     if (values.size() < 2 || !ordered(axis)) continue;
     for (const CaseLine& line : lines_along(axes, cases, axis)) {
       add_cliffs(line, cliffs);

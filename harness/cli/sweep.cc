@@ -127,6 +127,8 @@ void add_sweep(CLI::App& app) {
       "  repeat: {min: 6, max: 30, relative_ci: 2%, time: 30s}\n"
       "  trace: one          # or none\n"
       "  timeout: 120s       # per trial\n"
+      "  boundary: {setting: batch, from: 1, to: 64}   # the largest that fits, at each point of the axes; few trials\n"
+      "  interleave: true    # each repetition in fresh processes, cases in turns: for `shardscope compare`\n"
       "Keys of base and axes are the settings of `shardscope run --help`, with underscores.\n\n"
       "Written into DIR: results.db, results.csv, traces/CASE.json.gz, logs/CASE/rankN.log.\n\n"
       "Examples:\n"
