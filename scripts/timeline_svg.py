@@ -3,7 +3,7 @@
 
   scripts/timeline_svg.py TRACE.json[.gz] [--rank 0] [--step N] [--title TEXT] > timeline.svg
 
-TRACE is what `shardscope run --trace` or a sweep's traces/ folder holds. Made docs/timeline.svg.
+TRACE is what `shardscope run --trace` or a sweep's traces/ folder holds. Made reports/images/timeline.svg.
 """
 import argparse
 import gzip

@@ -140,7 +140,7 @@ std::vector<Finding> examine_machine() {
   rank_program(out);
   out.push_back(
       {Kind::kAbsent, "cuda", "this shardscope is built without CUDA",
-       "use --device cpu, or build with -DSHARDSCOPE_CUDA=ON on a machine with a CUDA toolkit and a CUDA LibTorch"});
+       "this version does not have it yet: use --device cpu, or --device virtual to predict a GPU node"});
   out.push_back({Kind::kAbsent, "nccl", "comes with CUDA", "use --collectives local or gloo"});
   for (const auto& [name, value] : host) {
     if (name.rfind("env.", 0) != 0) continue;

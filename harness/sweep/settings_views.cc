@@ -28,8 +28,8 @@ struct Refusal {
 };
 constexpr Refusal kRefusals[] = {
     {[](const CaseSettings& c) { return c.device == "cuda"; }, false, true,
-     "[device] this shardscope is built without CUDA; use --device cpu, or build with -DSHARDSCOPE_CUDA=ON on a "
-     "machine with a CUDA toolkit and a CUDA LibTorch"},
+     "[device] this shardscope is built without CUDA, which this version does not have yet; use --device cpu, or "
+     "--device virtual to predict a GPU node"},
     {[](const CaseSettings& c) { return c.prefetch_order != "recorded"; }, true, false,
      "[prefetch_order] a file is not in this version; use recorded"},
     {[](const CaseSettings& c) { return c.device != "virtual" && !c.hardware.empty(); }, true, false,

@@ -110,7 +110,7 @@ TEST(BadInput, WhatIsNoResultDirectory) {
 
 TEST(BadInput, WhatThisMachineCannotDoHasItsRemedyAndItsOwnCode) {
   expect_one_sentence(call({"run", "--device", "cuda"}), 3,
-                      "this shardscope is built without CUDA; use --device cpu, or build with -DSHARDSCOPE_CUDA=ON",
+                      "this shardscope is built without CUDA, which this version does not have yet; use --device cpu",
                       "cuda");
   expect_one_sentence(call({"run"}, {{"SHARDSCOPE_RANK", "/nowhere/rank"}}), 3, "/nowhere/rank", "no rank program");
   const std::string dir = cli_test::fresh_directory("cannot");

@@ -262,7 +262,7 @@ TEST_F(CommandsTest, DoctorEndsWithThreeWithoutARankProgram) {
   const Called c = call({"doctor"}, {{"SHARDSCOPE_RANK", "/nowhere/rank"}});
   EXPECT_EQ(c.code, 3);
   for (const char* text : {"/nowhere/rank is not there", "scripts/dependencies", "built without CUDA",
-                           "-DSHARDSCOPE_CUDA=ON", "cores", "memory", "vector units"}) {
+                           "--device virtual", "cores", "memory", "vector units"}) {
     EXPECT_THAT(c.out, HasSubstr(text));
   }
   const json d = json::parse(call({"doctor", "--json"}, {{"SHARDSCOPE_RANK", "/nowhere/rank"}}).out);

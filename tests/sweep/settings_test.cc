@@ -146,9 +146,8 @@ TEST(Settings, WhatThisVersionDoesNotDoIsRefusedWithASentence) {
   };
   EXPECT_EQ(error_of([] { validate(CaseSettings{}); }), "accepted");
   EXPECT_EQ(refusal("device", "cuda"),
-            "environment [device] this shardscope is built without CUDA; use --device cpu, or build with "
-            "-DSHARDSCOPE_CUDA=ON on a machine with a CUDA "
-            "toolkit and a CUDA LibTorch");
+            "environment [device] this shardscope is built without CUDA, which this version does not have yet; use "
+            "--device cpu, or --device virtual to predict a GPU node");
   EXPECT_THAT(refusal("prefetch_order", "order.txt"),
               testing::AllOf(testing::StartsWith("[prefetch_order]"), HasSubstr("not in this version")));
   for (const auto& [name, text] : std::vector<std::pair<std::string, std::string>>{
