@@ -221,7 +221,9 @@ TEST(ModuleShapes, AUnitUsedTwiceIsReducedOnce) {  // case C21
       const Result r = sharded(c);
       EXPECT_EQ(r.gradients, unsharded(c));
       EXPECT_EQ(r.second_step.prefetch_unused, 0);
-      if (c.unit.strategy != Strategy::kNoShard) EXPECT_EQ(r.second_step.reduce_scatters, 2) << r.order;
+      if (c.unit.strategy != Strategy::kNoShard) {
+        EXPECT_EQ(r.second_step.reduce_scatters, 2) << r.order;
+      }
     });
     s.orders = {{0, 0, 1}, {0, 0, 1}};  // four contributions, added in another order than autograd's
     in_every_layout(s, [](const Shape& c) { expect_near(sharded(c).gradients, unsharded(c), 1e-6f); });
@@ -234,7 +236,9 @@ TEST(ModuleShapes, UnusedUnitsAreReducedAsZeros) {
   in_every_layout(s, [](const Shape& c) {
     const Result r = sharded(c);
     EXPECT_EQ(r.gradients, unsharded(c));
-    if (c.unit.strategy == Strategy::kFullShard) EXPECT_EQ(r.second_step.reduce_scatters, 3) << r.order;
+    if (c.unit.strategy == Strategy::kFullShard) {
+      EXPECT_EQ(r.second_step.reduce_scatters, 3) << r.order;
+    }
   });
   s.orders = {{0, 2}, {0, 1, 2}};  // used in the second micro-batch only: case C19
   s.unit.param_dtype = fsdp::Dtype::kFloat32;
@@ -285,7 +289,9 @@ TEST(ModuleShapes, UnitsInUnits) {
       const Result r = sharded(c);
       EXPECT_EQ(r.gradients, unsharded(c));
       EXPECT_EQ(r.second_step.prefetch_unused, 0) << r.order;
-      if (c.unit.strategy == Strategy::kFullShard) EXPECT_EQ(r.second_step.all_gathers, 10) << r.order;
+      if (c.unit.strategy == Strategy::kFullShard) {
+        EXPECT_EQ(r.second_step.all_gathers, 10) << r.order;
+      }
     });
   }
 }
