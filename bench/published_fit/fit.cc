@@ -1,7 +1,6 @@
 #include "bench/published_fit/fit.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -9,55 +8,13 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "harness/cost/simplex.h"
+
 namespace bench {
 namespace {
 
-constexpr int kConstants = 5;
-using Point = std::array<double, kConstants>;
-
-harness::StepConstants constants_of(const Point& p) {
+harness::StepConstants constants_of(const harness::Point& p) {
   return {std::exp(p[0]), std::exp(p[1]), std::exp(p[2]), std::exp(p[3]), std::exp(p[4])};
-}
-
-// Nelder and Mead's simplex.
-Point least(const std::function<double(const Point&)>& f, const Point& start) {
-  std::vector<std::pair<double, Point>> s;
-  for (int i = -1; i < kConstants; ++i) {
-    Point p = start;
-    if (i >= 0) p[static_cast<std::size_t>(i)] += 0.3;
-    s.push_back({f(p), p});
-  }
-  const auto along = [](const Point& from, const Point& to, double t) {
-    Point p;
-    for (std::size_t i = 0; i < p.size(); ++i) p[i] = from[i] + t * (to[i] - from[i]);
-    return p;
-  };
-  for (int round = 0; round < 600; ++round) {
-    std::sort(s.begin(), s.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    if (s.back().first - s.front().first < 1e-12) break;
-    Point middle{};
-    for (std::size_t i = 0; i + 1 < s.size(); ++i)
-      for (std::size_t j = 0; j < middle.size(); ++j) middle[j] += s[i].second[j] / kConstants;
-    const auto at = [&](double t) {
-      const Point p = along(s.back().second, middle, t);
-      return std::make_pair(f(p), p);
-    };
-    auto mirrored = at(2);
-    if (mirrored.first < s.front().first) {
-      const auto further = at(3);
-      s.back() = further.first < mirrored.first ? further : mirrored;
-    } else if (mirrored.first < s[s.size() - 2].first) {
-      s.back() = mirrored;
-    } else if (const auto inside = at(0.5); inside.first < s.back().first) {
-      s.back() = inside;
-    } else {
-      for (std::size_t i = 1; i < s.size(); ++i) {
-        const Point p = along(s.front().second, s[i].second, 0.5);
-        s[i] = {f(p), p};
-      }
-    }
-  }
-  return s.front().second;
 }
 
 std::vector<double> ranks_of(const std::vector<double>& v) {
@@ -127,7 +84,7 @@ double Predictor::seconds(const Row& row, const harness::StepConstants& k) {
 }
 
 harness::StepConstants fit(const std::vector<const Row*>& rows, Predictor& predictor) {
-  const auto loss = [&](const Point& p) {
+  const auto loss = [&](const harness::Point& p) {
     const harness::StepConstants k = constants_of(p);
     double sum = 0;
     for (const Row* r : rows) {
@@ -136,9 +93,8 @@ harness::StepConstants fit(const std::vector<const Row*>& rows, Predictor& predi
     }
     return sum;
   };
-  Point p{std::log(0.9), std::log(120), std::log(40), std::log(300), std::log(0.9)};
-  for (int i = 0; i < 3; ++i) p = least(loss, p);  // a simplex may collapse: again from where it ended
-  return constants_of(p);
+  return constants_of(
+      harness::least(loss, {std::log(0.9), std::log(120), std::log(40), std::log(300), std::log(0.9)}, 0.3));
 }
 
 Errors errors_of(std::vector<double> ratios) {

@@ -68,7 +68,9 @@ void observe_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys, t
   OpCall call{k.name, {}, {}, {}};
   for (const c10::IValue& v : torch::jit::last(*stack, op.schema().arguments().size()))
     add(v, call.inputs, &call.integers);
+  observer->begins();
   op.redispatchBoxed(below, stack);
+  observer->ended();
   for (const c10::IValue& v : torch::jit::last(*stack, op.schema().returns().size())) add(v, call.outputs, nullptr);
   observer->ran(call);
 }

@@ -11,7 +11,10 @@ namespace harness {
 class OpObserver {
  public:
   virtual ~OpObserver() = default;
-  // After the operator has run. May throw; the exception leaves the operator.
+  // Immediately before and after it runs.
+  virtual void begins() {}
+  virtual void ended() {}
+  // After both, with what it saw. May throw; the exception leaves the operator.
   virtual void ran(const OpCall& call) = 0;
 };
 

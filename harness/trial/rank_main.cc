@@ -2,6 +2,7 @@
 //   --control-fd N   speaks the protocol of messages.h over this inherited socket; a job on device virtual is answered
 //                    with its result, and the next job may follow
 //   --probe          prints what this LibTorch can do, as JSON, and ends
+//   --calibrate [quick]  measures this machine and prints a hardware file; says on standard error what it does
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fsdp/core/errors.h"
+#include "harness/trial/calibration.h"
 #include "harness/trial/rank_link.h"
 #include "harness/trial/rank_progress.h"
 #include "harness/trial/rank_session.h"
@@ -25,6 +27,12 @@ namespace {
 
 int probe() {
   std::cout << nlohmann::json(torch_environment()).dump() << "\n";
+  return 0;
+}
+
+int calibrate(bool quick) {
+  const Hardware h = calibrate_host(quick, [](const std::string& what) { std::cerr << what << std::endl; });
+  std::cout << to_yaml(h) << std::flush;
   return 0;
 }
 
@@ -115,6 +123,8 @@ int main(int argc, char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // the launcher sets it too, before exec
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--probe") == 0) return harness::probe();
+    if (std::strcmp(argv[i], "--calibrate") == 0)
+      return harness::calibrate(i + 1 < argc && std::strcmp(argv[i + 1], "quick") == 0);
     if (std::strcmp(argv[i], "--control-fd") == 0 && i + 1 < argc) return harness::run(std::atoi(argv[i + 1]));
   }
   std::cerr << "shardscope-rank is started by `shardscope run` and `shardscope sweep`; "
