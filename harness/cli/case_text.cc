@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "harness/sweep/quantities.h"
 #include "reports/text.h"
@@ -34,6 +35,41 @@ std::string head(const CaseRecord& r) {
   return out;
 }
 
+std::string environment_of(const CaseRecord& r, const char* key) {
+  const auto at = r.environment.find(key);
+  return at == r.environment.end() ? "" : at->second;
+}
+
+double environment_number(const CaseRecord& r, const char* key) {
+  return std::strtod(environment_of(r, key).c_str(), nullptr);
+}
+
+// What a prediction stands on. Memory is counted, times are modelled.
+std::string prediction(const CaseRecord& r) {
+  if (!r.predicted) return "";
+  const std::string hardware = environment_of(r, "predicted_hardware"),
+                    network = environment_of(r, "predicted_network");
+  if (hardware.empty()) return "";
+  std::string out = fmt::format("predicted for {}{}: memory is exact, times are modelled", hardware,
+                                network.empty() ? "" : ", across nodes " + network);
+  if (const double error = environment_number(r, "predicted_error_median"); error > 0) {
+    out += fmt::format("; median error {:.0f} % ({})", 100 * error, environment_of(r, "predicted_error_source"));
+  } else {
+    out += "; no measured run has been compared";
+  }
+  out += "\n";
+  if (const std::string assumed = environment_of(r, "predicted_from_assumed"); !assumed.empty())
+    out += "assumed, not measured: " + assumed + "\n";
+  const double outside = environment_number(r, "predicted_context_bytes") +
+                         environment_number(r, "predicted_communicator_bytes") +
+                         environment_number(r, "predicted_workspace_bytes");
+  if (outside > 0) {
+    out += fmt::format("outside of tensors: {} for context, communicators and workspaces (modelled)\n",
+                       format_bytes(static_cast<fsdp::Bytes>(outside)));
+  }
+  return out;
+}
+
 std::string timing(const CaseRecord& r) {
   if (!r.step_ns) return "";
   std::string out = fmt::format("step     {}", format_nanos(*r.step_ns));
@@ -41,10 +77,14 @@ std::string timing(const CaseRecord& r) {
     out += fmt::format("   [{}, {}] holds the median with {:.1f} %", format_nanos(*r.step_ci_low_ns),
                        format_nanos(*r.step_ci_high_ns), 100 * r.ci_coverage);
   }
-  out += fmt::format("   {} repetition{} of {} steps\n", r.repetitions, r.repetitions == 1 ? "" : "s",
-                     setting_of(r, "steps"));
+  if (r.predicted) {
+    out += " (predicted)\n";
+  } else {
+    out += fmt::format("   {} repetition{} of {} steps\n", r.repetitions, r.repetitions == 1 ? "" : "s",
+                       setting_of(r, "steps"));
+  }
   if (r.tokens_per_s) out += fmt::format("rate     {}\n", reports::rate_text(*r.tokens_per_s));
-  return out;
+  return out + prediction(r);
 }
 
 std::string partition(const CaseRecord& r) {

@@ -90,6 +90,7 @@ void set_up(CLI::App& app) {
   add_report(app);
   add_analyze(app);
   add_plan(app);
+  add_calibrate(app);
   add_recommend(app);
   add_compare(app);
   add_doctor(app);
