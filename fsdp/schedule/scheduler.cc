@@ -268,9 +268,8 @@ struct Scheduler::State {
     gather(u, false);
   }
 
-  // Without a reduction, units that were kept after forward stay gathered for the next micro-batch (fsdp.md 3.1).
   bool frees_in_backward(const Unit& unit) const {
-    return unit.traits.reshard_after_backward && (sync != GradientSync::kNone || unit.traits.reshard_after_forward);
+    return unit.traits.reshard_after_backward && (sync != GradientSync::kNone || unit.traits.frees_without_sync);
   }
 
   // ---- reductions

@@ -62,6 +62,8 @@ struct UnitTraits {
   bool gathers = true;                // false: no_shard, or alone in its group: always ready
   bool reshard_after_forward = true;  // false: kept until its post-backward
   bool reshard_after_backward = true;
+  // false: stays gathered between micro-batches that are not reduced (fsdp.md 3.1: FSDP1's SHARD_GRAD_OP)
+  bool frees_without_sync = true;
   bool all_reduces = false;        // no_shard: the gradients are all-reduced
   bool reduces = true;             // false: nothing trainable, or alone in its group without need for a collective
   bool replicates = false;         // hybrid: the sharded gradient is all-reduced across shard groups

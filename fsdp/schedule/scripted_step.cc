@@ -247,6 +247,12 @@ UnitTraits unit_traits(const UnitSpec& unit, const UnitBytes& bytes, int world) 
   t.copies_out = bytes.gathered > 0;
   t.trains = bytes.gradient > 0;
   t.reshard_after_forward = reshards_after_forward(unit);
+  // Flat as FSDP1: what its strategy frees after forward goes without a reduction too, even the root, which forward
+  // keeps. Per parameter as FSDP2: always.
+  const Strategy s = unit.options.strategy;
+  const bool frees = s == Strategy::kFullShard || s == Strategy::kHybridShard;
+  t.frees_without_sync =
+      unit.options.layout == Layout::kPerParameter || (frees && unit.options.reshard_after_forward.value_or(true));
   t.keeps_group_shard = bytes.group_shard > 0;
   t.all_reduces = ranks == 1;
   t.reduces = world > 1;

@@ -14,7 +14,7 @@ struct Counts {
 };
 Counts run(const MicroBatches& mb, bool kept = false) {
   ScriptedWorld w(ScriptedWorld::equal(4, {2, 5, 10, 3}));
-  for (auto& t : w.traits()) t.reshard_after_forward = !kept;
+  for (auto& t : w.traits()) t.reshard_after_forward = t.frees_without_sync = !kept;
   w.micro_batches = mb;
   w.steady();
   const SchedulerStats before = w.scheduler().stats();
