@@ -85,6 +85,7 @@ HtaSweep::HtaSweep(const HtaOptions& options, const std::vector<Annotation>& ste
     last_step_end_ = std::max(last_step_end_, s.end);
   }
   filter_ = steps.size() >= 2;
+  out_.nanoseconds = !options.round;
   out_.last_step_dropped = filter_ && !options.include_last_step;
   for (std::size_t i = 0; i < by_class_.size(); ++i) by_class_[i].keep = &closed_[i];
 }

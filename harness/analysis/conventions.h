@@ -42,6 +42,7 @@ struct HtaOptions {
 };
 // In HTA's unit: microseconds; nanoseconds if `round` is off.
 struct HtaResult {
+  bool nanoseconds = false;
   std::int64_t operations = 0;
   fsdp::Nanos idle = 0, compute = 0, non_compute = 0, kernel_time = 0;
   fsdp::Nanos communication = 0, overlap = 0;

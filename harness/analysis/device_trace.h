@@ -35,7 +35,7 @@ struct DeviceOp {
   std::int32_t group_size = 0;    // of a collective, where the trace tells
   std::int64_t sequence = -1;     // of a collective in its group, where the trace tells
   std::uint32_t group = kNoName;  // name of the process group, where the trace tells
-  std::uint16_t row = 0;          // index into DeviceTrace::rows
+  std::uint16_t row = 0;          // index into ForeignTrace::rows()
   OpKind kind = OpKind::kKernel;
   OpClass cls = OpClass::kCompute;
   fsdp::Pass pass = fsdp::Pass::kNone;

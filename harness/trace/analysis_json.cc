@@ -107,10 +107,11 @@ Json convention_json(const RowAnalysis& row, Convention c) {
     j["operations"] = t.operations;
     j["last_step_dropped"] = t.last_step_dropped;
     j["overlap_pct"] = percent(t.overlap_pct);
-    j["idle_us"] = t.idle;
-    j["compute_us"] = t.compute;
-    j["non_compute_us"] = t.non_compute;
-    j["kernel_time_us"] = t.kernel_time;
+    const std::string unit = t.nanoseconds ? "_ns" : "_us";
+    j["idle" + unit] = t.idle;
+    j["compute" + unit] = t.compute;
+    j["non_compute" + unit] = t.non_compute;
+    j["kernel_time" + unit] = t.kernel_time;
     static constexpr std::string_view kTypes[] = {"",
                                                   "compute",
                                                   "communication",
@@ -119,13 +120,13 @@ Json convention_json(const RowAnalysis& row, Convention c) {
                                                   "compute overlapping memory",
                                                   "communication overlapping memory",
                                                   "compute overlapping communication overlapping memory"};
-    for (std::size_t i = 1; i < 8; ++i) j["kernel_types_us"][std::string(kTypes[i])] = t.by_type[i];
+    for (std::size_t i = 1; i < 8; ++i) j["kernel_types" + unit][std::string(kTypes[i])] = t.by_type[i];
     j["streams"] = Json::array();
     for (const HtaResult::StreamIdle& s : t.streams) {
       j["streams"].push_back({{"stream", s.stream},
-                              {"host_wait_us", s.host_wait},
-                              {"kernel_wait_us", s.kernel_wait},
-                              {"other_us", s.other}});
+                              {"host_wait" + unit, s.host_wait},
+                              {"kernel_wait" + unit, s.kernel_wait},
+                              {"other" + unit, s.other}});
     }
   }
   return j;

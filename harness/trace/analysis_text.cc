@@ -161,6 +161,7 @@ std::string convention_text(const RowAnalysis& row, Convention c) {
               {"overlap of communication", x.overlap_pct ? percent(*x.overlap_pct) : "none", ""}};
   } else if (c == Convention::kHta && row.hta) {
     const HtaResult& x = *row.hta;
+    const auto number = [&](std::int64_t v) { return x.nanoseconds ? micros(v) : std::to_string(v); };
     const auto pct = [&](std::int64_t v) {
       return x.kernel_time > 0 ? percent(100.0 * static_cast<double>(v) / static_cast<double>(x.kernel_time))
                                : std::string("none");
@@ -168,10 +169,10 @@ std::string convention_text(const RowAnalysis& row, Convention c) {
     head = std::string("  by HolisticTraceAnalysis") +
            (x.last_step_dropped ? " (last profiler step dropped, its default)" : "") + ", us:\n";
     t.rows = {{"overlap of communication", x.overlap_pct ? percent(*x.overlap_pct) : "none", ""},
-              {"idle", std::to_string(x.idle), pct(x.idle)},
-              {"compute", std::to_string(x.compute), pct(x.compute)},
-              {"non-compute", std::to_string(x.non_compute), pct(x.non_compute)},
-              {"kernel time", std::to_string(x.kernel_time), ""},
+              {"idle", number(x.idle), pct(x.idle)},
+              {"compute", number(x.compute), pct(x.compute)},
+              {"non-compute", number(x.non_compute), pct(x.non_compute)},
+              {"kernel time", number(x.kernel_time), ""},
               {"operations", std::to_string(x.operations), ""}};
   }
   return t.rows.empty() ? "" : head + t.text();

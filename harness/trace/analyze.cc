@@ -148,7 +148,7 @@ class Analyzer {
       if (hta) hta->add(op);
       if (op.cls == OpClass::kCommunication && options_.paths.size() > 1) {
         std::vector<Sighting>& seen = sightings_[file];
-        if (seen.size() < kMostSightings) {
+        if (seen.size() < kMostSightings && t.facts.base_time <= kLatestTime - std::abs(op.end)) {
           seen.push_back({t.facts.base_time + op.begin, t.facts.base_time + op.end, op.collective,
                           op.group == kNoName ? std::string() : t.names()[op.group], op.sequence});
         }
@@ -212,6 +212,7 @@ class Analyzer {
         row.partition.whole.operations += s.kind != SpanKind::kStep;
         row.partition.counts.communication += is_collective(s.kind);
       }
+      row.partition.stretch = longest_stretch(row.partition.steps);
       row.total = row.partition.sum_of_steps(true);
       row.total.operations = row.partition.whole.operations;
       row.partition.whole.partition = row.total.partition;

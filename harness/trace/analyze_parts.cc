@@ -6,7 +6,6 @@ namespace harness {
 
 using fsdp::Nanos;
 
-// "trace_rank3.json", "rank-12", "worker_rank 3".
 std::optional<int> rank_in_name(const std::string& path) {
   const std::string name = path.substr(path.find_last_of('/') + 1);
   for (std::size_t at = name.find("rank"); at != std::string::npos; at = name.find("rank", at + 1)) {
@@ -24,7 +23,6 @@ std::string unit_name(fsdp::UnitId unit, const std::vector<std::string>& names) 
                                                                     : std::string();
 }
 
-// Findings own disjoint parts of the exposed time: what a stream is to blame for is not claimed again by units.
 std::vector<AnalysisFinding> findings_of(const RowAnalysis& row) {
   std::vector<AnalysisFinding> out;
   const ForeignPartition& p = row.partition;
@@ -53,6 +51,34 @@ std::vector<AnalysisFinding> findings_of(const RowAnalysis& row) {
     out.push_back({"exposed", text, ns});
   }
   return out;
+}
+
+CriticalStretch longest_stretch(const std::vector<ForeignStep>& steps) {
+  CriticalStretch best, open;
+  Nanos charged_most = 0;
+  auto close = [&] {
+    if (open.end - open.begin > best.end - best.begin) {
+      const auto largest = std::max_element(open.classes.begin(), open.classes.end());
+      open.largest = static_cast<PartitionClass>(largest - open.classes.begin());
+      best = open;
+    }
+    open = {};
+    charged_most = 0;
+  };
+  for (const ForeignStep& step : steps) {
+    for (const PartitionPiece& p : step.partition.pieces) {
+      const bool works = p.cls == PartitionClass::kCompute || p.cls == PartitionClass::kOverlapped ||
+                         p.cls == PartitionClass::kOptimizer;
+      if (works || (open.end > open.begin && p.begin != open.end)) close();
+      if (works) continue;
+      if (open.end == open.begin) open.begin = p.begin, open.step = step.label;
+      open.end = p.end;
+      open.classes[static_cast<std::size_t>(p.cls)] += p.end - p.begin;
+      if (p.unit != fsdp::kNoUnit && p.end - p.begin > charged_most) charged_most = p.end - p.begin, open.unit = p.unit;
+    }
+  }
+  close();
+  return best;
 }
 
 void add_units(std::vector<UnitMetrics>& all, const UnitMetrics& m) {

@@ -17,6 +17,9 @@ std::string unit_name(fsdp::UnitId unit, const std::vector<std::string>& names);
 // Findings own disjoint parts of the exposed time: what a stream is to blame for is not claimed again by units.
 std::vector<AnalysisFinding> findings_of(const RowAnalysis& row);
 
+// The longest stretch without model work, from the pieces of own steps.
+CriticalStretch longest_stretch(const std::vector<ForeignStep>& steps);
+
 // Adds one step's metrics to the sums over steps.
 void add_units(std::vector<UnitMetrics>& all, const UnitMetrics& m);
 

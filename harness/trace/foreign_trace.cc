@@ -219,7 +219,7 @@ void ForeignTrace::find_impossible() {
     if (op.end - op.begin > kLongOverlap) longs.emplace_back(op.end, op.order);
   });
   impossible_.assign(found.begin(), found.end());
-  facts.bad.impossible_duration = static_cast<std::int64_t>(impossible_.size());
+  facts.bad.impossible_duration += static_cast<std::int64_t>(impossible_.size());
 }
 
 std::size_t ForeignTrace::operations() const { return sorters_->ops.size() - impossible_.size(); }

@@ -30,6 +30,9 @@ struct BadRecords {
   }
 };
 
+// No operation lasts longer: 11 days.
+inline constexpr fsdp::Nanos kLongestOperation = 1'000'000'000'000'000;
+
 struct TraceFacts {
   std::string path;
   TraceSource source = TraceSource::kKineto;

@@ -149,7 +149,8 @@ bool micros_with_exponent(std::string_view t, fsdp::Nanos& out) {
   copy[t.size()] = 0;
   char* rest = nullptr;
   const long double v = std::strtold(copy, &rest) * 1000;
-  if (rest != copy + t.size() || !std::isfinite(v) || std::fabs(v) > 9.2e18L) return false;
+  if (rest != copy + t.size() || !std::isfinite(v) || std::fabs(v) > static_cast<long double>(kLatestTime))
+    return false;
   out = static_cast<fsdp::Nanos>(std::llround(v));
   return true;
 }
@@ -183,7 +184,7 @@ bool micros_to_nanos(std::string_view text, fsdp::Nanos& out, bool* fractional) 
     i = k;
   }
   if (i < t.size() && (t[i] == 'e' || t[i] == 'E')) return micros_with_exponent(t, out);
-  if (i != t.size() || ns > 9'200'000'000'000'000'000u) return false;
+  if (i != t.size() || ns > static_cast<std::uint64_t>(kLatestTime)) return false;
   out = negative ? -static_cast<fsdp::Nanos>(ns) : static_cast<fsdp::Nanos>(ns);
   return true;
 }

@@ -15,6 +15,8 @@ namespace harness {
 
 inline constexpr std::size_t kScanPadding = 64;
 inline constexpr int kScanDepth = 200;
+// Times beyond are damage: 126 years, so that differences of times never overflow.
+inline constexpr fsdp::Nanos kLatestTime = 4'000'000'000'000'000'000;
 
 enum class Scan : std::uint8_t { kOk, kShort, kBad };
 

@@ -112,6 +112,10 @@ class Reader {
       ++bad.zero_times;
       return;
     }
+    if (op.end - op.begin > kLongestOperation) {
+      ++bad.impossible_duration;
+      return;
+    }
     op.kind = kind;
     std::int64_t device = int_or(e.pid, 0);
     op.stream = stream_of(e.tid);
@@ -265,7 +269,9 @@ void read_members(const std::map<std::string, std::string>& members, TraceFacts&
     return it == members.end() ? std::string_view() : std::string_view(it->second);
   };
   if (find("schema").starts_with("\"shardscope-trace/")) facts.source = TraceSource::kShardscope;
-  facts.has_base_time = to_int(find("baseTimeNanoseconds"), facts.base_time);
+  facts.has_base_time =
+      to_int(find("baseTimeNanoseconds"), facts.base_time) && facts.base_time >= 0 && facts.base_time <= kLatestTime;
+  if (!facts.has_base_time) facts.base_time = 0;
   std::string distributed(find("distributedInfo"));
   distributed.append(kScanPadding, '\0');
   for_each_member(std::string_view(distributed).substr(0, distributed.size() - kScanPadding),

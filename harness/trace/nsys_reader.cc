@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <cstring>
@@ -111,7 +112,7 @@ class Reader {
     read_ranges();
     if (db_.has("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")) {
       db_.each("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME LIMIT 1", [&](sqlite3_stmt* s) {
-        facts_.base_time = Database::integer(s, 0);
+        facts_.base_time = std::max(Nanos{0}, time_of(s, 0));
         facts_.has_base_time = true;
       });
     }
@@ -212,6 +213,10 @@ class Reader {
              });
   }
 
+  static Nanos time_of(sqlite3_stmt* s, int i) {
+    return std::clamp(Database::integer(s, i), -kLatestTime, kLatestTime);
+  }
+
   bool take_times(sqlite3_stmt* s, DeviceOp& op) {
     BadRecords& bad = facts_.bad;
     if (Database::null(s, 0) || Database::null(s, 1)) {
@@ -220,9 +225,14 @@ class Reader {
     }
     op.begin = Database::integer(s, 0);
     op.end = Database::integer(s, 1);
+    if (op.begin < -kLatestTime || op.begin > kLatestTime || op.end < -kLatestTime || op.end > kLatestTime) {
+      ++bad.not_a_number;
+      return false;
+    }
     bad.zero_times += op.begin == 0 && op.end == 0;
     bad.negative_duration += op.end < op.begin;
-    return op.end >= op.begin && !(op.begin == 0 && op.end == 0);
+    bad.impossible_duration += op.end - op.begin > kLongestOperation;
+    return op.end >= op.begin && !(op.begin == 0 && op.end == 0) && op.end - op.begin <= kLongestOperation;
   }
 
   void read_launches() {
@@ -238,7 +248,7 @@ class Reader {
                  " FROM " + t,
              [&](sqlite3_stmt* s) {
                if (Database::null(s, 0) || Database::null(s, 1)) return;
-               const Nanos begin = Database::integer(s, 0), end = Database::integer(s, 1);
+               const Nanos begin = time_of(s, 0), end = time_of(s, 1);
                const std::int64_t tid = Database::integer(s, 3);
                const std::uint32_t thread = out_.thread(0, tid);
                if (is_allocation_call(string(Database::integer(s, 4)))) out_.add_allocation(thread, begin, end);
@@ -273,8 +283,8 @@ class Reader {
                const int type = static_cast<int>(Database::integer(s, 2));
                if (type == kStartEnd && meaning_of(text).kind != AnnotationKind::kStep) return;
                const std::int64_t tid = Database::integer(s, 3);
-               out_.add_annotation(text, process_of(s, 3), out_.thread(0, tid), Database::integer(s, 0),
-                                   Database::null(s, 1) ? kNoTime : Database::integer(s, 1), library);
+               out_.add_annotation(text, process_of(s, 3), out_.thread(0, tid), time_of(s, 0),
+                                   Database::null(s, 1) ? kNoTime : time_of(s, 1), library);
              });
   }
 

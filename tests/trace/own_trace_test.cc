@@ -56,6 +56,8 @@ TEST(OwnTrace, ReadsBackToTheSamePartition) {
   const nlohmann::json j = nlohmann::json::parse(to_json(a));
   EXPECT_EQ(j["rows"][0]["units"][0]["unit"], "embed");
   EXPECT_EQ(j["rows"][0]["partition"]["exposed_all_gather_forward_ns"], 2);
+  EXPECT_EQ(j["rows"][0]["critical_stretch"]["length_ns"], 2);
+  EXPECT_EQ(j["rows"][0]["critical_stretch"]["unit"], "embed");
 }
 
 TEST(OwnTrace, HasNoOtherConvention) {
