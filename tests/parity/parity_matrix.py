@@ -6,7 +6,7 @@ The layout per_parameter meets FSDP2 (fully_shard), flat meets FSDP1 (FullyShard
 Weights, data and optimizer come from the same formulas on both sides (tests/data/goldens/README.md); nothing is copied.
 Compared are the losses and gradient norms of every step: a step's loss shows the parameters that the steps before made;
 and the collectives of a step, their number and the bytes that a rank sends (as if in a ring). Deliberate differences:
-  flat             ours pads to 128 bytes, FSDP1 to 16: at most a few percent more bytes
+  flat             ours pads to 128 bytes, FSDP1 to 16: a few percent more bytes, more where parameters have 20 elements
   hybrid, bf16     groups exchange fp32 partial sums here, PyTorch the reduce type
 Frozen, unused, nested and repeated units have no setting of `run`; tests/workload/module_shapes_test.cc holds them against
 unsharded autograd bit for bit.
@@ -267,7 +267,7 @@ def same_collectives(cell, mine, peer):
     if mine[0] != peer[0]:
         return False
     if cell["layout"] == "flat":
-        return peer[1] <= mine[1] <= 1.06 * peer[1]
+        return peer[1] <= mine[1] <= (1.3 if cell["model"] == "uneven" else 1.06) * peer[1]
     if cell["strategy"].startswith("hybrid") and cell["precision"] == "bf16/bf16":
         return mine[1] >= peer[1]
     return mine[1] == peer[1]
