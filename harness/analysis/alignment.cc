@@ -133,7 +133,9 @@ Alignment align(const std::vector<int>& ranks, const std::vector<std::vector<Sig
       for (const auto& [key, n] : mine) counts[key].push_back(n);
     }
   }
-  for (const auto& [id, s] : ids.empty() ? std::map<Identity, const Sighting*>{} : ids.front()) {
+  const std::map<Identity, const Sighting*> first = ids.empty() ? std::map<Identity, const Sighting*>{} : ids.front();
+  for (const auto& entry : first) {
+    const Identity& id = entry.first;
     bool everywhere = std::all_of(ids.begin(), ids.end(), [&](const auto& rank) { return rank.contains(id); });
     if (!by_sequence && everywhere) {
       // By place only where every rank has as many: else the places do not mean the same.

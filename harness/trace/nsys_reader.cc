@@ -270,7 +270,8 @@ class Reader {
       }
     }
     db_.each("SELECT start,\"end\",eventType," + db_.column(t, "globalTid") + "," + db_.column(t, "text") + "," +
-                 db_.column(t, "textId") + " FROM " + t + " WHERE eventType IN (59,60)",
+                 db_.column(t, "textId") + " FROM " + t + " WHERE eventType IN (" + std::to_string(kPushPop) + "," +
+                 std::to_string(kStartEnd) + ")",
              [&](sqlite3_stmt* s) {
                if (Database::null(s, 0)) return;
                std::string text = Database::text(s, 4);
