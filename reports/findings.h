@@ -24,7 +24,7 @@ struct Answer {
   std::vector<Sentence> notes;
 };
 
-// What grew between two neighbouring values of an axis, the other settings equal (metrics 9.1).
+// What grew between two neighbouring values of an axis, the other settings equal.
 struct NeighbourStep {
   std::size_t axis = 0;
   std::size_t from = 0, to = 0;  // cases
@@ -35,7 +35,7 @@ struct NeighbourStep {
   double share = 0;                              // of all that grew; below one half: mixed
 };
 
-// The edge of what fits along an axis, the other settings equal (metrics 9.2).
+// The edge of what fits along an axis, the other settings equal.
 struct Boundary {
   std::size_t axis = 0;
   std::optional<std::size_t> last_fit, first_oom;  // cases; in the order of growing memory

@@ -28,7 +28,7 @@ std::string_view name_of(Lane l);  // "host", "compute", "all-gather", "reduce-s
 enum class CollectiveKind : std::uint8_t { kAllGather, kReduceScatter, kAllReduce, kBroadcast, kBarrier };
 std::string_view name_of(CollectiveKind k);  // "all_gather", "reduce_scatter", "all_reduce", "broadcast", "barrier"
 
-// How a unit's parameters are kept (fsdp.md 3.1). Hybrid forms shard inside a group and all-reduce across groups.
+// How a unit's parameters are kept. Hybrid forms shard inside a group and all-reduce across groups.
 enum class Strategy : std::uint8_t { kFullShard, kShardGradOp, kNoShard, kHybridShard, kHybridShardZero2 };
 std::string_view name_of(
     Strategy s);  // "full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"

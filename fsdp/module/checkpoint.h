@@ -3,7 +3,7 @@
 //
 // Units around the module are not touched: their parameters are read again from the storage that the pre-backward of
 // the unit has filled. Units inside are entered a second time, in backward; the scheduler knows that from a first use
-// (fsdp.md 5.8) and keeps what they gather until their own backward, which follows.
+// and keeps what they gather until their own backward, which follows.
 #pragma once
 #include "fsdp/module/module.h"
 

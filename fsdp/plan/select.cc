@@ -7,11 +7,12 @@
 namespace fsdp {
 namespace {
 
-// fsdp.md 1.4: the default force_leaf_modules of torch. Neither entered nor wrapped.
+// The default force_leaf_modules of torch's size_based_auto_wrap_policy (torch/distributed/fsdp/wrap.py). Neither
+// entered nor wrapped.
 bool is_forced_leaf(const ModuleInfo& m) { return m.type == "MultiheadAttention"; }
 
-// The recursion of fsdp.md 1.3 with the questions of 1.4. Tied parameters count once, at their lowest common owner
-// (1.7), so the counts of children add up and V6 cannot happen.
+// The recursion of torch's _recursive_wrap with the questions of size_based_auto_wrap_policy. Tied parameters count
+// once, at their lowest common owner (1.7), so the counts of children add up and V6 cannot happen.
 class SizeWalk {
  public:
   SizeWalk(const ModuleTree& tree, Count min_params, Selection& selection)

@@ -54,7 +54,7 @@ std::vector<ModuleId> match_paths(const ModuleTree& tree, const std::string& pat
   return found;
 }
 
-// The root's own type counts as found but makes no unit: the root always is one (fsdp.md 1.1).
+// The root's own type counts as found but makes no unit: the root always is one.
 bool select_class(const ModuleTree& tree, const std::string& name, Selection& s, std::vector<bool>& chosen) {
   bool found = tree.modules[0].type == name;
   for (ModuleId m : match_paths(tree, name, "[wrap] ")) {
@@ -86,7 +86,7 @@ std::vector<ModuleId> match_line(const ModuleTree& tree, const WrapPlan& plan, c
   return modules;
 }
 
-// Keeps those without an ancestor among them: in a list only the roots of the list count (fsdp.md 1.8).
+// Keeps those without an ancestor among them: in a list only the roots of the list count.
 std::vector<ModuleId> tops(const ModuleTree& tree, const std::vector<ModuleId>& modules) {
   std::vector<ModuleId> kept;
   for (ModuleId m : modules) {

@@ -25,7 +25,7 @@ struct Selection {
   bool ties_change_the_choice = false;  // tied parameters were counted at their common owner: worth a note
 };
 
-// Lists and dictionaries of modules: they have no forward, so no unit can start there (fsdp.md 1.8).
+// Lists and dictionaries of modules: they have no forward, so no unit can start there.
 bool is_container(const ModuleInfo& m);
 // Modules that own each parameter, by ParameterId, ascending.
 std::vector<std::vector<ModuleId>> owners_of(const ModuleTree& tree);

@@ -1,11 +1,11 @@
 // ShardLayout: parameter sizes + ranks + alignment -> offsets, padding, per-rank ranges of one unit. A pure function.
 //
-//   flat           one buffer, cut into equal pieces element by element (fsdp.md 2.1, 2.8): every parameter starts on
+//   flat           one buffer, cut into equal pieces element by element: every parameter starts on
 //   128
 //                  bytes, the tail is padded so that every rank's shard is equally long and starts on 128 bytes (T57).
 //                  What is gathered are the parameters themselves.
 //   per_parameter  each parameter is cut along dimension 0 into ceil(d0 / ranks) rows, the last ranks holding fewer or
-//                  none; a rank's shard is its padded pieces one after the other (fsdp.md 2.5 to 2.7). What is gathered
+//                  none; a rank's shard is its padded pieces one after the other. What is gathered
 //                  is sorted by rank and must be copied to where each parameter is whole.
 #pragma once
 #include <vector>

@@ -45,7 +45,7 @@ struct UnitPlan {
   std::vector<ModuleDecision> decisions;  // one for each module of the tree, by ModuleId
 };
 
-// Whether the unit's full parameters are given back after forward (fsdp.md 3.1, 3.2).
+// Whether the unit's full parameters are given back after forward.
 bool reshards_after_forward(const UnitSpec& unit);
 
 }  // namespace fsdp

@@ -1,4 +1,4 @@
-// Wrap policies: ModuleTree -> UnitPlan, pure functions. Grammar of the text form (INTERFACE `wrap`):
+// Wrap policies: ModuleTree -> UnitPlan, pure functions. Grammar of the text form (the setting `wrap`):
 //   root | block | blocks:K | sublayer | size:MIN_PARAMS | class:Name[,Name...] | plan:FILE.yaml
 #pragma once
 #include <string>
@@ -17,7 +17,7 @@ struct WrapBlocks {
 };
 struct WrapSublayer {};
 struct WrapSize {
-  Count min_params = 0;  // elements, inclusive; the recursion of torch's size_based_auto_wrap_policy (fsdp.md 1.3, 1.4)
+  Count min_params = 0;  // elements, inclusive; the recursion of torch's size_based_auto_wrap_policy
 };
 struct WrapClass {
   std::vector<std::string> names;  // module types (case-sensitive), or module paths; `*` matches within a path
@@ -41,7 +41,7 @@ using WrapPolicy = std::variant<WrapRoot, WrapBlocks, WrapSublayer, WrapSize, Wr
 WrapPolicy parse_wrap(const std::string& text, const UnitOptions& defaults);
 WrapPlan parse_wrap_plan(const std::string& yaml_text, const std::string& file_name, const UnitOptions& defaults);
 
-// Sets one of strategy, param_dtype, reduce_dtype, reshard_after_forward from text, with the values of INTERFACE.
+// Sets one of strategy, param_dtype, reduce_dtype, reshard_after_forward from text, with the values of the settings.
 // Throws ConfigError "KEY: 'TEXT' is not ...; allowed: ..." without a place: the caller knows where it stood.
 void apply_unit_option(UnitOptions& options, const std::string& key, const std::string& text);
 // `*` matches any run of characters but a dot; everything else matches itself.

@@ -14,7 +14,7 @@ namespace fsdp {
 void prefetch_window(std::span<const UnitId> order, std::size_t position, int depth, std::span<const char> gathers,
                      std::vector<UnitId>& out);
 
-// Records one pass and follows the record of the pass before it (fsdp.md 9.4).
+// Records one pass and follows the record of the pass before it.
 class PassOrder {
  public:
   // An order given by the user is followed as it is and never replaced.

@@ -110,7 +110,7 @@ void Scheduler::end_backward() {
   for (UnitId u = 0; u < static_cast<UnitId>(s.units.size()); ++u)
     if (!s.at(u).reduced && s.sync != GradientSync::kNone && s.at(u).traits.trains) {
       s.at(u).forwards = 0;
-      post_backward(u);  // zeros: every rank reduces every unit, whatever ran (fsdp.md 5.6)
+      post_backward(u);  // zeros: every rank reduces every unit, whatever ran
     }
   s.device.host_context();
   s.leave();

@@ -1,7 +1,7 @@
 // Scheduler: four inputs per unit -> ordered verbs on Device, Collectives and UnitMemory. Overlap is decided here and
 // nowhere else. Sees units, lanes, events and bytes; no tensor, no clock.
 //
-// Life of a step (fsdp.md 4.16):
+// Life of a step:
 //   begin_step        the all-gather lane waits for the optimizer event of the step before (I3)
 //   pre_forward(i)    gather i unless ready; issue prefetches as far as the gate allows; compute waits for AG(i) only
 //   post_forward(i)   give the full parameters back, by the unit's rule, behind the compute's event
@@ -51,7 +51,7 @@ struct SchedulerOptions {
   bool own_reduce_scatter_communicator = false;
   std::vector<UnitId> forward_order, backward_order;  // explicit prefetch order; empty: recorded
   // A gather on demand starts behind the compute issued so far: overlap comes from prefetch alone and does not depend
-  // on how far the host runs ahead. false: the implicit overlap of a host that runs ahead (fsdp.md V25, V31b).
+  // on how far the host runs ahead. false: the implicit overlap of a host that runs ahead.
   bool demand_waits_for_compute = true;
 };
 GateLimit auto_gate(int forward_prefetch, BackwardPrefetch mode, int backward_depth);
@@ -62,7 +62,7 @@ struct UnitTraits {
   bool gathers = true;                // false: no_shard, or alone in its group: always ready
   bool reshard_after_forward = true;  // false: kept until its post-backward
   bool reshard_after_backward = true;
-  // false: stays gathered between micro-batches that are not reduced (fsdp.md 3.1: FSDP1's SHARD_GRAD_OP)
+  // false: stays gathered between micro-batches that are not reduced, as FSDP1 does under SHARD_GRAD_OP
   bool frees_without_sync = true;
   bool all_reduces = false;        // no_shard: the gradients are all-reduced
   bool reduces = true;             // false: nothing trainable, or alone in its group without need for a collective

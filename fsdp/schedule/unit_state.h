@@ -1,6 +1,6 @@
 // UnitState: the legal life of a unit's full parameters. Knows no time.
 //   sharded -> gathering -> ready -> sharded; a unit that never gathers is always ready.
-// Idempotent edges (fsdp.md I5): gathering a unit that is gathering or ready is a no-op, so is resharding a sharded
+// Idempotent edges: gathering a unit that is gathering or ready is a no-op, so is resharding a sharded
 // one.
 #pragma once
 #include <cstdint>

@@ -46,9 +46,9 @@ struct VerbEntry {
 using VerbLog = std::vector<VerbEntry>;
 
 std::string to_string(const VerbEntry& e);
-// One token per collective in issue order, "AG2 AG1 RS2 AG0 RS1 RS0": the notation of fsdp.md 9.2.
+// One token per collective in issue order, "AG2 AG1 RS2 AG0 RS1 RS0".
 std::string collective_order(const VerbLog& log);
-// The same with computes, "AG2 AG1 B2 RS2 ...": the CPU order column of fsdp.md 9.2.
+// The same with computes, "AG2 AG1 B2 RS2 ...": the order in which the host issued them.
 std::string cpu_order(const VerbLog& log);
 
 }  // namespace fsdp

@@ -1,4 +1,4 @@
-// The same trace by the definitions of other tools (metrics 4), so that their numbers can be explained.
+// The same trace by the definitions of other tools, so that their numbers can be explained.
 #pragma once
 #include <array>
 #include <cstdint>

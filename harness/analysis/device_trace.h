@@ -51,7 +51,7 @@ struct DeviceRow {
   std::int32_t device = 0;
 };
 
-// By name alone (metrics 2.4): starts with nccl, hccl, rccl or msccl, or contains ncclKernel or ncclDevKernel, in any
+// By name alone: starts with nccl, hccl, rccl or msccl, or contains ncclKernel or ncclDevKernel, in any
 // case; or is one of our emulated collectives.
 bool is_communication_name(std::string_view kernel);
 bool is_emulated_name(std::string_view kernel);

@@ -91,7 +91,7 @@ std::vector<StepPartition> partition_steps(const std::vector<fsdp::Span>& spans)
 // The step of median length (lower middle on an even count; the earlier one of equals), as an index into `steps`.
 std::size_t median_step(const std::vector<StepPartition>& steps);
 
-// Per unit and pass: what its collectives and its compute did (metrics 3.6).
+// Per unit and pass: what its collectives and its compute did.
 struct UnitMetrics {
   fsdp::UnitId unit;
   fsdp::Pass pass;

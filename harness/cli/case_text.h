@@ -7,7 +7,7 @@
 namespace harness::cli {
 
 std::string case_text(const CaseRecord& r);
-// The keys of INTERFACE: CSV columns, losses, grad_norms, unit_metrics, environment; numbers read back exactly.
+// The keys: the CSV columns, losses, grad_norms, unit_metrics, environment; numbers read back exactly.
 std::string case_json(const CaseRecord& r);
 
 }  // namespace harness::cli

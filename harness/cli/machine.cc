@@ -138,9 +138,8 @@ std::vector<Finding> examine_machine() {
       {Kind::kGood, "memory", format_bytes(std::atoll(value_of(host, "memory_bytes").c_str())), ""},
       shared_memory()};
   rank_program(out);
-  out.push_back(
-      {Kind::kAbsent, "cuda", "this shardscope is built without CUDA",
-       "this version does not have it yet: use --device cpu, or --device virtual to predict a GPU node"});
+  out.push_back({Kind::kAbsent, "cuda", "this shardscope is built without CUDA",
+                 "this version does not have it yet: use --device cpu, or --device virtual to predict a GPU node"});
   out.push_back({Kind::kAbsent, "nccl", "comes with CUDA", "use --collectives local or gloo"});
   for (const auto& [name, value] : host) {
     if (name.rfind("env.", 0) != 0) continue;

@@ -1,4 +1,4 @@
-// Quantities with units, as users write them and as we print them. INTERFACE: sizes take B KB MB GB KiB MiB GiB, times
+// Quantities with units, as users write them and as we print them. Sizes take B KB MB GB KiB MiB GiB, times
 // ns us ms s, rates B/s ... GB/s or Gbit/s.
 #pragma once
 #include <string>

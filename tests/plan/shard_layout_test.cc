@@ -16,7 +16,7 @@ std::vector<Count> held_by_ranks(const ShardLayout& layout) {
   return held;
 }
 
-TEST(ShardLayout, CeilChunksWithoutAlignment) {  // fsdp.md V10 to V13
+TEST(ShardLayout, CeilChunksWithoutAlignment) {
   EXPECT_THAT(held_by_ranks(make_flat_layout({10}, 4, 1)), ElementsAre(3, 3, 3, 1));
   EXPECT_EQ(make_flat_layout({10}, 4, 1).flat, 12);
   EXPECT_THAT(held_by_ranks(make_flat_layout({9}, 4, 1)), ElementsAre(3, 3, 3, 0));
@@ -111,7 +111,7 @@ std::vector<Count> rows_held(const ShardLayout& l, std::size_t parameter, Count 
   return rows;
 }
 
-TEST(PerParameterLayout, PacksPaddedRowsOfEachParameter) {  // fsdp.md V18 to V20
+TEST(PerParameterLayout, PacksPaddedRowsOfEachParameter) {
   const ShardLayout a = make_per_parameter_layout({{3, 3}, {2, 2}}, 2, 1);
   EXPECT_THAT(rows_held(a, 0, 3), ElementsAre(2, 1));
   EXPECT_THAT(rows_held(a, 1, 2), ElementsAre(1, 1));

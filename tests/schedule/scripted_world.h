@@ -55,7 +55,7 @@ class ScriptedWorld {
   }
   MemoryMeter& meter() { return meter_; }
   VirtualDevice& device() { return device_; }
-  // The host waits for each forward compute to end (fsdp.md T14).
+  // The host waits for each forward compute to end.
   bool host_blocks_in_forward = false;
   MicroBatches micro_batches;
 
@@ -79,7 +79,7 @@ class ScriptedWorld {
   Interval gather(UnitId u, Pass p) const { return find(SpanKind::kAllGather, u, p); }
   Interval compute(UnitId u, Pass p) const { return find(SpanKind::kCompute, u, p); }
   Interval reduce(UnitId u) const { return find(SpanKind::kReduceScatter, u, Pass::kBackward); }
-  // Only the collectives and computes of one pass, as fsdp.md 9.2 writes them.
+  // Only the collectives and computes of one pass.
   std::string order(Pass p, bool with_compute) const {
     VerbLog part;
     for (const VerbEntry& e : log)

@@ -162,7 +162,7 @@ class Saved : public testing::Test {
   std::string directory_;
 };
 
-TEST_F(Saved, AnotherWorldPlanAndLayoutGoesOnWhereItWasLeft) {  // fsdp.md 7.4
+TEST_F(Saved, AnotherWorldPlanAndLayoutGoesOnWhereItWasLeft) {
   Job saver = job_of(4);
   const Curve all = train(saver, 5, save_before(3));
   const Curve rest{{all.losses[3], all.losses[4]}, {all.norms[3], all.norms[4]}};
