@@ -1,5 +1,5 @@
-// Device: one world. Lanes are in-order queues of work; events order lanes against each other; now() is the world's clock.
-// A rank has one Device and uses it from one thread, the host thread.
+// Device: one world. Lanes are in-order queues of work; events order lanes against each other; now() is the world's
+// clock. A rank has one Device and uses it from one thread, the host thread.
 //
 //   host      comm lanes are threads with a FIFO; the compute lane is the host thread itself, so waiting on it blocks
 //   virtual   lanes are time cursors: start = max(host, lane free, waited events, channel free), end = start + cost
