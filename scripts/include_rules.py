@@ -75,7 +75,8 @@ EXCEPT = {
 GENERATED = ["harness/trial/revision.h"]   # CMake writes them into the build folder
 SOURCES = ("fsdp", "harness", "reports", "bench", "tests")
 ENDINGS = (".h", ".cc", ".inc", ".cu", ".cuh")
-VENDORED = ["fsdp/comm/gloo_stub/*"]   # declarations under the names that LibTorch's headers ask for
+VENDORED = ["fsdp/comm/gloo_stub/*",   # declarations under the names that LibTorch's headers ask for
+            "harness/trace/nvtx/*"]    # NVTX, unchanged
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
 

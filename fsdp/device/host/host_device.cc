@@ -38,10 +38,11 @@ TimeoutError timed_out(Nanos timeout, const WorkTag& tag) {
 
 }  // namespace
 
-HostDevice::HostDevice(const Options& options) : options_(options), recorder_(options.rank) {
+HostDevice::HostDevice(const Options& options) : options_(options), recorder_(options.rank), ranges_(options.ranges) {
   const std::string rank = std::to_string(options.rank);
-  queues_[0] = std::make_unique<LaneQueue>("comm " + rank, options.timeout);
-  if (!options.shared_channel) queues_[1] = std::make_unique<LaneQueue>("reduce " + rank, options.timeout);
+  queues_[0] = std::make_unique<LaneQueue>("comm " + rank, options.timeout, options.ranges);
+  if (!options.shared_channel)
+    queues_[1] = std::make_unique<LaneQueue>("reduce " + rank, options.timeout, options.ranges);
 }
 
 HostDevice::~HostDevice() = default;
@@ -94,20 +95,24 @@ void HostDevice::block(Event event, SpanKind reason) {
 }
 
 void HostDevice::compute_context(WorkTag tag) {
+  ranges_.context(tag);
   if (recorder_.in_step() && !recorder_.has_context(tag)) recorder_.set_context(tag, steady_now());
 }
 
 void HostDevice::host_context() {
+  ranges_.clear_context();
   if (recorder_.in_step() && recorder_.has_context()) recorder_.clear_context(steady_now());
 }
 
 void HostDevice::begin_step(int step) {
+  ranges_.begin_step(step);
   if (!recorder_.on()) return;
   const std::optional<Nanos> previous_end = recorder_.tiled_begin();
   recorder_.begin_step(step, previous_end ? *previous_end : steady_now());
 }
 
 void HostDevice::end_step() {
+  ranges_.end_step();
   if (recorder_.in_step()) recorder_.end_step(steady_now());
 }
 
@@ -130,6 +135,8 @@ LaneQueue::Info HostDevice::info_for(Lane lane, const WorkTag& tag) {
   LaneQueue::Info info;
   info.lane = lane;
   info.tag = tag;
+  info.ranged = ranges_.sink() != nullptr;
+  info.step = ranges_.step();
   if (recorder_.on()) {
     info.span_id = recorder_.next_id();
     info.rank = options_.rank;

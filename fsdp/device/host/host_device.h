@@ -13,6 +13,7 @@
 #include "fsdp/device/device.h"
 #include "fsdp/device/host/lane_queue.h"
 #include "fsdp/device/host/span_recorder.h"
+#include "fsdp/device/ranges.h"
 
 namespace fsdp {
 
@@ -24,6 +25,7 @@ class HostDevice final : public Device {
     // first.
     Nanos timeout = 60'000'000'000;
     bool shared_channel = true;
+    RangeSink* ranges = nullptr;  // told of steps, contexts and lane work, recording or not; outlives the device
   };
 
   explicit HostDevice(const Options& options);
@@ -70,6 +72,7 @@ class HostDevice final : public Device {
   std::array<std::unique_ptr<LaneQueue>, 2> queues_;  // second: the reduce-scatter lane's own thread, or null
   std::array<LaneQueue::Seq, kLaneCount> last_{};     // last work issued to each lane, numbered by its queue
   SpanRecorder recorder_;
+  HostRanges ranges_;
 };
 
 }  // namespace fsdp

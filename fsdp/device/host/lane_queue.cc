@@ -14,8 +14,10 @@ namespace {
 constexpr Nanos kUnlimited = std::numeric_limits<Nanos>::max() / 4;
 }  // namespace
 
-LaneQueue::LaneQueue(std::string thread_name, Nanos timeout)
-    : name_(std::move(thread_name)), timeout_(timeout), ring_(new Task[kCapacity]), thread_([this] { loop(); }) {}
+LaneQueue::LaneQueue(std::string thread_name, Nanos timeout, RangeSink* ranges)
+    : name_(std::move(thread_name)), timeout_(timeout), ranges_(ranges), ring_(new Task[kCapacity]), thread_([this] {
+        loop();
+      }) {}
 
 LaneQueue::~LaneQueue() {
   cancel();
@@ -66,6 +68,7 @@ void LaneQueue::loop() {
 void LaneQueue::execute(Task& task) {
   if (!poisoned() && !dropping_.load(std::memory_order_acquire)) {
     const Nanos begin = task.info.span_id != 0 ? steady_now() : 0;
+    const ScopedRange range(task.info.ranged ? ranges_ : nullptr, task.info.tag, task.info.step);
     try {
       task.run(task.storage);
     } catch (...) {

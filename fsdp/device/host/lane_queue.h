@@ -17,6 +17,7 @@
 #include "fsdp/core/span.h"
 #include "fsdp/device/device.h"
 #include "fsdp/device/host/wait_word.h"
+#include "fsdp/device/ranges.h"
 
 namespace fsdp {
 
@@ -32,13 +33,15 @@ class LaneQueue {
     std::uint32_t span_id = 0;
     std::int32_t rank = 0, step = 0;
     Nanos issued = 0;
+    bool ranged = false;  // the queue's sink is told while it runs
   };
 
   static constexpr std::uint32_t kCapacity = 4096;  // work submitted and not done
   static constexpr std::size_t kWorkBytes = 112;    // largest callable
 
-  // `timeout`: how long submit() waits for room in a full ring.
-  LaneQueue(std::string thread_name, Nanos timeout);
+  // `timeout`: how long submit() waits for room in a full ring. `ranges`: told what runs, on the queue's thread; may be
+  // null.
+  LaneQueue(std::string thread_name, Nanos timeout, RangeSink* ranges = nullptr);
   ~LaneQueue();  // drops what has not started, waits for what has
   LaneQueue(const LaneQueue&) = delete;
   LaneQueue& operator=(const LaneQueue&) = delete;
@@ -91,6 +94,7 @@ class LaneQueue {
 
   const std::string name_;
   const Nanos timeout_;
+  RangeSink* const ranges_;
   std::unique_ptr<Task[]> ring_;
   Seq submitted_count_ = 0;  // owner's thread
   std::vector<Span> spans_;  // queue's thread until idle
