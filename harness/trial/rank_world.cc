@@ -14,6 +14,7 @@
 #include "fsdp/core/errors.h"
 #include "fsdp/device/host/host_device.h"
 #include "fsdp/plan/shard_layout.h"
+#include "harness/trace/nvtx_ranges.h"
 #include "harness/trial/case_units.h"
 #include "harness/workload/trainer.h"
 
@@ -96,8 +97,8 @@ fsdp::HostTransports make_transports(const RankJob& job, const fsdp::UnitPlan& p
   return t;
 }
 
-fsdp::HostDevice::Options device_options(const RankJob& job) {
-  return {job.rank, step_timeout_of(job.settings) + kDeviceSlack, !own_reduce_scatter(job.settings)};
+fsdp::HostDevice::Options device_options(const RankJob& job, fsdp::RangeSink* ranges) {
+  return {job.rank, step_timeout_of(job.settings) + kDeviceSlack, !own_reduce_scatter(job.settings), ranges};
 }
 
 std::vector<std::string> names_of(const fsdp::UnitPlan& plan) {
@@ -134,7 +135,8 @@ class RankWorld::Impl {
       : job_(job),
         plan_(named(plan_of(job.settings), progress)),
         meter_(memory_budget_of(job.settings)),
-        device_(device_options(job)),
+        ranges_(wanted_nvtx_ranges(names_of(plan_))),
+        device_(device_options(job, ranges_.get())),
         maker_(job_),
         collectives_(device_, make_transports(job_, plan_, maker_)),
         watched_(collectives_, progress),
@@ -163,10 +165,12 @@ class RankWorld::Impl {
   void begin_trace() {
     trainer_.set_step(0);
     device_.set_recording(true);
+    if (ranges_) ranges_->begin_measured();
   }
 
   RankResult result() {
     result_.spans = device_.take_spans();
+    if (ranges_) ranges_->end_measured();
     device_.set_recording(false);
     for (const fsdp::Span& s : result_.spans) {
       if (s.kind == fsdp::SpanKind::kStep) result_.traced_step_ns.push_back(s.end - s.begin);
@@ -203,6 +207,7 @@ class RankWorld::Impl {
   const RankJob job_;
   const fsdp::UnitPlan plan_;
   BudgetedMeter meter_;
+  const std::unique_ptr<NvtxRanges> ranges_;  // null: no tool watches
   fsdp::HostDevice device_;
   TransportMaker maker_;
   fsdp::HostCollectives collectives_;
