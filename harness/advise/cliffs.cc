@@ -22,29 +22,33 @@ std::string words(PartitionClass c) {
 
 }  // namespace
 
-std::vector<CliffCause> causes_between(const CurvePoint& fast, const CurvePoint& slow) {
-  std::vector<CliffCause> grown;
-  if (!fast.partition || !slow.partition) return grown;
-  double total = 0;
+Growth growth_between(const CurvePoint& fast, const CurvePoint& slow) {
+  Growth g;
+  if (!fast.partition || !slow.partition) return g;
   constexpr auto kOverlapped = static_cast<std::size_t>(PartitionClass::kOverlapped);
-  const auto growth = [&](std::size_t i) {
+  const auto more = [&](std::size_t i) {
     return static_cast<double>((*slow.partition)[i]) / slow.work -
            static_cast<double>((*fast.partition)[i]) / fast.work;
   };
   for (std::size_t i = 0; i < kPartitionClassCount; ++i) {
     if (i == kOverlapped) continue;
-    // Compute is all of it: what moves between "alone" and "overlapped" has not grown.
-    const double d = growth(i) + (i == static_cast<std::size_t>(PartitionClass::kCompute) ? growth(kOverlapped) : 0);
+    const double d = more(i) + (i == static_cast<std::size_t>(PartitionClass::kCompute) ? more(kOverlapped) : 0);
     if (d <= 0) continue;
-    total += d;
-    grown.push_back({static_cast<PartitionClass>(i), d});
+    g.parts.push_back({static_cast<PartitionClass>(i), d});
+    g.total += d;
   }
-  std::stable_sort(grown.begin(), grown.end(),
-                   [](const CliffCause& a, const CliffCause& b) { return a.share > b.share; });
-  for (CliffCause& c : grown) c.share /= total;
-  const std::size_t keep = !grown.empty() && grown.front().share >= 0.5 ? 1 : 2;
-  if (grown.size() > keep) grown.resize(keep);
-  return grown;
+  std::stable_sort(g.parts.begin(), g.parts.end(),
+                   [](const Growth::Part& a, const Growth::Part& b) { return a.ns > b.ns; });
+  return g;
+}
+
+std::vector<CliffCause> causes_between(const CurvePoint& fast, const CurvePoint& slow) {
+  const Growth g = growth_between(fast, slow);
+  std::vector<CliffCause> causes;
+  for (const Growth::Part& part : g.parts) causes.push_back({part.cls, part.ns / g.total});
+  const std::size_t keep = !causes.empty() && causes.front().share >= 0.5 ? 1 : 2;
+  if (causes.size() > keep) causes.resize(keep);
+  return causes;
 }
 
 std::vector<Cliff> find_cliffs(const std::vector<CurvePoint>& curve, const CliffRule& rule) {

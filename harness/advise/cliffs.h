@@ -16,7 +16,7 @@ struct CurvePoint {
   std::string value;         // of the axis, as the user wrote it
   bool measured = false;     // ok or near_oom, and not predicted
   double y = 0;              // step time per unit of work (per step, or per token where the work varies along the axis)
-  double low = 0, high = 0;  // confidence interval of y
+  double low = 0, high = 0;  // confidence interval of y; [0, infinity] where there is none: nothing is told apart
   std::optional<Partition> partition;  // of a step; classes are compared per unit of work
   double work = 1;                     // units of work in a step: partition / work is comparable along the axis
 };
@@ -38,8 +38,18 @@ struct CliffRule {
 };
 std::vector<Cliff> find_cliffs(const std::vector<CurvePoint>& curve, const CliffRule& rule = {});
 
-// What grew from the fast point to the slow one: one class, or the two largest where none has half. Compute stands for
-// all compute, overlapped or not.
+// What grew from the fast point to the slow one, per unit of work, the largest first. Compute stands for all compute,
+// overlapped or not: time that only moved between the two did not grow.
+struct Growth {
+  struct Part {
+    PartitionClass cls;
+    double ns;  // > 0
+  };
+  std::vector<Part> parts;  // empty: no partitions, or nothing grew
+  double total = 0;
+};
+Growth growth_between(const CurvePoint& fast, const CurvePoint& slow);
+// The same as causes: one class, or the two largest where none has half.
 std::vector<CliffCause> causes_between(const CurvePoint& fast, const CurvePoint& slow);
 
 // "root -> block is 2.1x faster (23.1 ms against 48.9 ms per step): exposed all-gather in forward fell by 12.0 ms, 71 %

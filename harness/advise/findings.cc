@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -122,34 +123,35 @@ void tell_checks(const CaseLine& line, Finding& f) {
   f.numbers.emplace_back("checks_right", right);
 }
 
-void add_boundaries(const CaseLine& line, std::vector<Finding>& out) {
-  std::vector<const CaseRecord*> known;
-  for (const CaseRecord* c : line.cases)
-    if (measured(c->status) || c->status == Status::kOom) known.push_back(c);
-  std::size_t edges = 0;
-  for (std::size_t k = 0; k + 1 < known.size(); ++k)
-    edges += measured(known[k]->status) != measured(known[k + 1]->status);
-  if (edges > 1) {
+void add_violation(const CaseLine& line, std::vector<Finding>& out) {
+  Finding f{Finding::Kind::kViolation, "", line.axis, line.where, {}, {}, Confidence::kHigh};
+  f.text = fmt::format("{}{}: what fits does not follow the order of the values:", line.axis,
+                       line.where.empty() ? "" : " (" + line.where + ")");
+  for (const CaseRecord* c : line.cases) {
+    if (!measured(c->status) && c->status != Status::kOom) continue;
     // Values that are no numbers are in the user's order, which need not be that of memory.
-    const auto numeric = [&](const CaseRecord* c) { return is_number(value_of(c->axes, line.axis)); };
-    if (!std::all_of(known.begin(), known.end(), numeric)) return;
-    Finding f{Finding::Kind::kViolation, "", line.axis, line.where, {}, {}, Confidence::kHigh};
-    f.text = fmt::format("{}{}: what fits does not follow the order of the values:", line.axis,
-                         line.where.empty() ? "" : " (" + line.where + ")");
-    for (const CaseRecord* c : known) {
-      f.text += fmt::format(" {} {},", value_of(c->axes, line.axis), measured(c->status) ? "fits" : "does not");
-      f.cases.push_back(c->id);
-    }
-    f.text.pop_back();
-    out.push_back(std::move(f));
-    return;
+    if (!is_number(value_of(c->axes, line.axis))) return;
+    f.text += fmt::format(" {} {},", value_of(c->axes, line.axis), measured(c->status) ? "fits" : "does not");
+    f.cases.push_back(c->id);
   }
-  for (std::size_t k = 0; k + 1 < known.size(); ++k) {
-    const CaseRecord &a = *known[k], &b = *known[k + 1];
-    if (measured(a.status) == measured(b.status)) continue;
-    out.push_back(measured(a.status) ? boundary_finding(line, a, b) : boundary_finding(line, b, a));
-    tell_checks(line, out.back());
+  f.text.pop_back();
+  out.push_back(std::move(f));
+}
+
+void add_boundaries(const CaseLine& line, std::vector<Finding>& out) {
+  // The values stand in the user's order: one that shrinks memory gives the same edge, read from its end.
+  CaseLine backwards = line;
+  std::reverse(backwards.cases.begin(), backwards.cases.end());
+  for (const CaseLine* l : {&line, static_cast<const CaseLine*>(&backwards)}) {
+    const auto edge = boundary_on(*l);
+    if (!edge) return;
+    if (!edge->last_fit || edge->violated) continue;
+    out.push_back(boundary_finding(*l, *l->cases[*edge->last_fit], *l->cases[*edge->first_oom]));
+    return tell_checks(line, out.back());
   }
+  const bool some_fit =
+      std::any_of(line.cases.begin(), line.cases.end(), [](const auto* c) { return measured(c->status); });
+  if (some_fit) add_violation(line, out);
 }
 
 void add_near(const CaseLine& line, std::vector<Finding>& out) {
@@ -210,8 +212,9 @@ CurvePoint curve_point(const CaseRecord& c, const std::string& axis) {
     p.work = c.tokens_per_s && c.step_ns ? *c.tokens_per_s * static_cast<double>(*c.step_ns) / 1e9 : number_of(c, axis);
   if (unit == "layer") p.work = std::max(1.0, std::atof(value_of(c.axes, axis).c_str()));
   p.y = static_cast<double>(c.step_ns.value_or(0)) / p.work;
-  p.low = static_cast<double>(c.step_ci_low_ns.value_or(c.step_ns.value_or(0))) / p.work;
-  p.high = static_cast<double>(c.step_ci_high_ns.value_or(c.step_ns.value_or(0))) / p.work;
+  p.low = static_cast<double>(c.step_ci_low_ns.value_or(0)) / p.work;
+  p.high =
+      c.step_ci_high_ns ? static_cast<double>(*c.step_ci_high_ns) / p.work : std::numeric_limits<double>::infinity();
   p.partition = c.partition;
   return p;
 }
@@ -238,6 +241,44 @@ std::vector<CaseLine> lines_along(const Axes& axes, const std::vector<CaseRecord
     std::stable_sort(line.cases.begin(), line.cases.end(),
                      [&](const CaseRecord* a, const CaseRecord* b) { return place(a) < place(b); });
   return lines;
+}
+
+std::vector<NeighbourStep> neighbour_steps(const CaseLine& line) {
+  std::vector<CurvePoint> curve;
+  for (const CaseRecord* c : line.cases) curve.push_back(curve_point(*c, line.axis));
+  std::vector<NeighbourStep> steps;
+  std::optional<std::size_t> before;
+  for (std::size_t i = 0; i < curve.size(); ++i) {
+    // Predicted points have neighbours too; only measured ones make a cliff.
+    if (!measured(line.cases[i]->status) || curve[i].y <= 0) continue;
+    if (before) {
+      const CurvePoint &a = curve[*before], &b = curve[i];
+      NeighbourStep s{*before, i, b.y / a.y - 1, a.high < b.low || b.high < a.low, false, {}};
+      s.growth = s.change >= 0 ? growth_between(a, b) : growth_between(b, a);
+      steps.push_back(std::move(s));
+    }
+    before = i;
+  }
+  for (const Cliff& cliff : find_cliffs(curve)) {
+    const auto [low, high] = std::minmax(cliff.fast, cliff.slow);
+    for (NeighbourStep& s : steps) s.cliff = s.cliff || (s.from == low && s.to == high);
+  }
+  return steps;
+}
+
+std::optional<LineBoundary> boundary_on(const CaseLine& line) {
+  LineBoundary edge;
+  for (std::size_t i = 0; i < line.cases.size(); ++i) {
+    const Status status = line.cases[i]->status;
+    if (measured(status)) {
+      if (edge.first_oom) edge.violated = true;
+      if (!edge.first_oom) edge.last_fit = i;
+    } else if (status == Status::kOom && !edge.first_oom) {
+      edge.first_oom = i;
+    }
+  }
+  if (!edge.first_oom) return std::nullopt;
+  return edge;
 }
 
 std::vector<Finding> find_findings(const Axes& axes, const std::vector<CaseRecord>& cases) {

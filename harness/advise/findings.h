@@ -1,6 +1,7 @@
 // Findings: what a sweep's records say, in plain words with the numbers they rest on. Pure functions of records; used
 // by `recommend` and by reports.
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,24 @@ struct CaseLine {
 };
 std::vector<CaseLine> lines_along(const std::vector<std::pair<std::string, std::vector<std::string>>>& axes,
                                   const std::vector<CaseRecord>& cases, const std::string& axis);
+
+// Two measured neighbours on a line; points without a time are passed over.
+struct NeighbourStep {
+  std::size_t from = 0, to = 0;  // into the line's cases
+  double change = 0;             // y(to) / y(from) - 1, per unit of work
+  bool disjoint = false;         // the confidence intervals do not meet
+  bool cliff = false;
+  Growth growth;  // on the way to the slower one
+};
+std::vector<NeighbourStep> neighbour_steps(const CaseLine& line);
+
+// The edge of what fits on a line that stands in the order of growing memory.
+struct LineBoundary {
+  std::optional<std::size_t> last_fit, first_oom;  // into the line's cases
+  bool violated = false;                           // something fits beyond an out-of-memory case
+};
+// std::nullopt: no case of the line ran out of memory.
+std::optional<LineBoundary> boundary_on(const CaseLine& line);
 
 // The unit of work that makes points along this axis comparable: "token" when batch, seq or accumulate vary, "layer"
 // for layers, else "step".

@@ -260,6 +260,11 @@ std::string label_of(const CaseRecord& c) {
   return fmt::format("wrap={}, backward_prefetch={}", setting(c, "wrap"), setting(c, "backward_prefetch"));
 }
 
+Recommendation recommend_among(const std::vector<CaseRecord>& cases, const std::vector<std::size_t>& members,
+                               const RecommendOptions& options) {
+  return Advisor(cases, members, options).advise();
+}
+
 std::vector<Recommendation> recommend(const std::vector<CaseRecord>& cases, const RecommendOptions& options) {
   std::map<std::string, std::vector<std::size_t>> workloads;
   std::vector<std::string> order;
@@ -269,7 +274,7 @@ std::vector<Recommendation> recommend(const std::vector<CaseRecord>& cases, cons
     workloads[key].push_back(i);
   }
   std::vector<Recommendation> out;
-  for (const std::string& key : order) out.push_back(Advisor(cases, workloads[key], options).advise());
+  for (const std::string& key : order) out.push_back(recommend_among(cases, workloads[key], options));
   return out;
 }
 

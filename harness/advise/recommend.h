@@ -40,6 +40,9 @@ struct Recommendation {
 };
 
 std::vector<Recommendation> recommend(const std::vector<CaseRecord>& cases, const RecommendOptions& options);
+// Among these cases only (indices, at least one), which the caller holds to be choices for one job.
+Recommendation recommend_among(const std::vector<CaseRecord>& cases, const std::vector<std::size_t>& members,
+                               const RecommendOptions& options);
 
 // The settings that a record was run with.
 CaseSettings settings_of(const CaseRecord& c);
