@@ -25,6 +25,8 @@ class SpanIndex {
   // lanes share a communicator is seen from the trace: all, if no two collectives ever overlap; else each has its own.
   bool queued_behind(const fsdp::Span& c, fsdp::Nanos t, const std::vector<const fsdp::Span*>& active) const;
 
+  bool one_communicator() const { return one_communicator_; }  // as above
+
   // begin - max(issued, communicator free, awaited spans other than the compute of another unit), at least 0; 0 if the
   // collective waits for no other unit's compute and its lane for no memory.
   fsdp::Nanos slot_delay(const fsdp::Span& c) const;
