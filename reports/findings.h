@@ -1,10 +1,12 @@
-// Findings: the answers to the three questions of a sweep, with the numbers they rest on. Pure functions of records.
+// Findings: the answers to the three questions of a sweep, with the numbers they rest on. What the records say is
+// decided in harness/advise; here it is put in the order of the axes and into words. Pure functions of records.
 #pragma once
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/advise/recommend.h"
 #include "reports/shape.h"
 
 namespace reports {
@@ -24,7 +26,8 @@ struct Answer {
   std::vector<Sentence> notes;
 };
 
-// What grew between two neighbouring values of an axis, the other settings equal.
+// harness::NeighbourStep by axis and case: what grew between two neighbouring values of an axis, the other settings
+// equal.
 struct NeighbourStep {
   std::size_t axis = 0;
   std::size_t from = 0, to = 0;  // cases
@@ -35,7 +38,7 @@ struct NeighbourStep {
   double share = 0;                              // of all that grew; below one half: mixed
 };
 
-// The edge of what fits along an axis, the other settings equal.
+// harness::LineBoundary by axis and case: the edge of what fits along an axis, the other settings equal.
 struct Boundary {
   std::size_t axis = 0;
   std::optional<std::size_t> last_fit, first_oom;  // cases; in the order of growing memory
@@ -43,7 +46,8 @@ struct Boundary {
 };
 
 struct Findings {
-  std::optional<std::size_t> best, standard, worst;  // cases; standard: wrap block, backward_prefetch pre
+  std::optional<std::size_t> best, standard, worst;  // cases; best: recommended; standard: wrap block, prefetch pre
+  std::vector<std::size_t> pareto;                   // cases that no other beats in both time and peak, by time
   Answer wrap, slow, fit;
   std::vector<NeighbourStep> steps;
   std::vector<Boundary> boundaries;
@@ -53,5 +57,9 @@ Findings find(const ReportInput& input, const SweepShape& shape, const Workload&
 
 // Time per step, or per token when `per_token`; std::nullopt when the case has none.
 std::optional<double> cost_of(const harness::CaseRecord& c, bool per_token);
+
+// The sentences, from everything else in `f` and what was recommended.
+void write_answers(const ReportInput& input, const SweepShape& shape, const Workload& workload,
+                   const harness::Recommendation& advice, Findings& f);
 
 }  // namespace reports

@@ -309,6 +309,7 @@ void write_case(JsonWriter& json, const CaseRecord& c, const std::vector<int>& a
 
 void write_findings(JsonWriter& json, const Findings& f) {
   json.field("best", f.best).field("standard", f.standard).field("worst", f.worst).field("per_token", f.per_token);
+  write_array(json, "pareto", f.pareto);
   json.key("answers").begin_array();
   for (const Answer* a : {&f.wrap, &f.slow, &f.fit}) write_answer(json, *a);
   json.end_array().key("steps").begin_array();

@@ -135,6 +135,22 @@ SweepShape shape_of(const ReportInput& input) {
   return shape;
 }
 
+std::vector<Line> lines_along(const SweepShape& shape, const Workload& workload, std::size_t axis) {
+  std::map<std::vector<int>, Line> lines;
+  for (const std::size_t i : workload.cases) {
+    std::vector<int> others = shape.at[i];
+    others[axis] = 0;
+    lines[others].push_back(i);
+  }
+  std::vector<Line> result;
+  for (auto& [key, line] : lines) {
+    std::stable_sort(line.begin(), line.end(),
+                     [&](std::size_t a, std::size_t b) { return shape.at[a][axis] < shape.at[b][axis]; });
+    result.push_back(std::move(line));
+  }
+  return result;
+}
+
 int axis_index(const SweepShape& shape, const std::string& name) {
   for (std::size_t a = 0; a < shape.axes.size(); ++a) {
     if (shape.axes[a].name == name) return static_cast<int>(a);

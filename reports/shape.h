@@ -36,6 +36,10 @@ struct SweepShape {
 };
 SweepShape shape_of(const ReportInput& input);
 
+// Cases of a workload that differ in one axis only, in the order of the axis's values.
+using Line = std::vector<std::size_t>;
+std::vector<Line> lines_along(const SweepShape& shape, const Workload& workload, std::size_t axis);
+
 int axis_index(const SweepShape& shape, const std::string& name);  // -1 when absent
 std::string words_of(std::string name);                            // "backward_prefetch" -> "backward prefetch"
 // "blocks:2, backward prefetch pre": the values of the axes that are settings of how, in the sweep's order.

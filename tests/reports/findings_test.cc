@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/advise/findings.h"
 #include "reports/html.h"
-#include "reports/neighbours.h"
 #include "tests/reports/handmade.h"
 
 namespace {
@@ -59,7 +59,8 @@ TEST(Answers, TheGainOverTheDefaultIsTold) {
                 .find("8.00 ms per step, 20 % less than the default (block, backward prefetch pre, 10.0 ms per step)"),
             std::string::npos)
       << plain(f.wrap.sentence);
-  EXPECT_TRUE(f.wrap.notes.empty());
+  ASSERT_EQ(f.wrap.notes.size(), 1u);
+  EXPECT_EQ(plain(f.wrap.notes[0]), "Confidence: low (0 samples).");
 }
 
 TEST(Answers, IntervalsThatMeetProveNoGain) {
@@ -67,8 +68,31 @@ TEST(Answers, IntervalsThatMeetProveNoGain) {
   in.cases[2].step_ns = 9'950'000;
   in.cases[2].step_ci_high_ns = 10'050'000;
   const Findings f = findings_of(in);
-  ASSERT_EQ(f.wrap.notes.size(), 1u);
+  ASSERT_EQ(f.wrap.notes.size(), 2u);
   EXPECT_EQ(plain(f.wrap.notes[0]), "The intervals of the best and the default meet: the gain is not proven.");
+}
+
+TEST(Answers, OfEquallyFastCasesTheSmallestIsRecommendedAndTheFasterIsTold) {
+  auto in = granularity();
+  in.cases[2].step_ns = 10'050'000;
+  in.cases[2].step_ci_low_ns = 9'990'000;
+  const Findings f = findings_of(in);
+  EXPECT_EQ(f.best, 2u);
+  EXPECT_NE(plain(f.wrap.notes.at(0))
+                .find("block, backward prefetch pre is no better (10.0 ms per step) though its "
+                      "time is shorter: it is as fast within the noise, and takes 20"),
+            std::string::npos)
+      << plain(f.wrap.notes.at(0));
+}
+
+TEST(Answers, TheFrontHoldsWhatNoCaseBeatsInBothTimeAndPeak) {
+  EXPECT_EQ(findings_of(granularity()).pareto, (std::vector<std::size_t>{3, 2, 1, 0}));
+}
+
+TEST(Answers, ASettingThatCannotBeReadStillGivesAnAnswer) {
+  auto in = granularity();
+  for (auto& c : in.cases) c.settings.back().second = "a lot";
+  EXPECT_EQ(findings_of(in).best, 3u);
 }
 
 TEST(Answers, ADefaultThatFailedOrIsMissingIsSaid) {
@@ -88,9 +112,9 @@ TEST(Answers, AFasterCaseNearOutOfMemoryIsANoteAndNotTheAnswer) {
   in.cases[2].step_ns = 7 * handmade::kMs;
   const Findings f = findings_of(in);
   EXPECT_EQ(f.best, 3u);
-  ASSERT_EQ(f.wrap.notes.size(), 1u);
+  ASSERT_EQ(f.wrap.notes.size(), 2u);
   EXPECT_EQ(plain(f.wrap.notes[0]),
-            "block, backward prefetch none is faster still (7.00 ms per step) but near out of memory: peak is 97 % of "
+            "block, backward prefetch none is faster still (7.00 ms per step) but ran near the limit: peak is 97 % of "
             "the budget");
 }
 
@@ -100,7 +124,7 @@ TEST(Answers, ABestThatIsSlowerThanADefaultNearOutOfMemorySaysSo) {
   const Findings f = findings_of(in);
   EXPECT_EQ(f.best, 2u);
   EXPECT_NE(plain(f.wrap.sentence).find("20 % more than the default"), std::string::npos) << plain(f.wrap.sentence);
-  EXPECT_EQ(f.wrap.notes.size(), 1u);
+  EXPECT_EQ(f.wrap.notes.size(), 2u);
 }
 
 TEST(Answers, AnOutOfMemoryCaseWithoutAPeakStillTellsItsCauseAndReason) {
@@ -231,7 +255,8 @@ TEST(Growth, TimeThatMovesBetweenComputeAndOverlappedDidNotGrow) {
   auto in = line({10, 11});
   handmade::trace(in.cases[0], {2, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0});
   handmade::trace(in.cases[1], {9, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0});
-  const auto g = reports::growth(in.cases[0], in.cases[1], false);
+  const auto g =
+      harness::growth_between(harness::curve_point(in.cases[0], "wrap"), harness::curve_point(in.cases[1], "wrap"));
   ASSERT_EQ(g.parts.size(), 1u);
   EXPECT_EQ(g.parts[0].cls, harness::PartitionClass::kExposedReduceScatter);
   EXPECT_EQ(g.total, 1.0 * handmade::kMs);
