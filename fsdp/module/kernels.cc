@@ -94,17 +94,20 @@ void swiglu(const float* gate, const float* up, Index n, float* y) { table().swi
 void swiglu_backward(const float* g, const float* gate, const float* up, Index n, float* d_gate, float* d_up) {
   table().swiglu_backward(g, gate, up, n, d_gate, d_up);
 }
-void gelu(const float* x, Index n, float* y) { table().gelu(x, n, y); }
-void gelu_backward(const float* g, const float* x, Index n, float* dx) { table().gelu_backward(g, x, n, dx); }
+void gelu(const float* x, Index n, bool by_tanh, float* y) { table().gelu(x, n, by_tanh, y); }
+void gelu_backward(const float* g, const float* x, Index n, bool by_tanh, float* dx) {
+  table().gelu_backward(g, x, n, by_tanh, dx);
+}
 
-void attention(const AttentionShape& s, const HeadView& q, const HeadView& k, const HeadView& v, const HeadView& out,
-               float* lse) {
-  table().attention(s, q, k, v, out, lse, attention_workspace(s), gemm_workspace());
+void attention(const AttentionShape& s, const HeadView& q, const HeadView& k, const HeadView& v, const float* bias,
+               const HeadView& out, float* lse) {
+  table().attention(s, q, k, v, bias, out, lse, attention_workspace(s), gemm_workspace());
 }
 void attention_backward(const AttentionShape& s, const HeadView& g, const HeadView& q, const HeadView& k,
-                        const HeadView& v, const HeadView& out, const float* lse, const HeadView& dq,
-                        const HeadView& dk, const HeadView& dv) {
-  table().attention_backward(s, g, q, k, v, out, lse, dq, dk, dv, attention_workspace(s), gemm_workspace());
+                        const HeadView& v, const float* bias, const HeadView& out, const float* lse, const HeadView& dq,
+                        const HeadView& dk, const HeadView& dv, float* d_bias) {
+  table().attention_backward(s, g, q, k, v, bias, out, lse, dq, dk, dv, d_bias, attention_workspace(s),
+                             gemm_workspace());
 }
 
 void embedding_backward(const float* g, const Index* ids, Index n, Index d, Index table_rows, float* d_table) {

@@ -56,15 +56,17 @@ void layer_norm_backward(const float* g, const float* x, const float* mean, cons
 void rope(const float* x, const float* cos, const float* sin, const RopeShape& s, bool backward, float* y);
 void swiglu(const float* gate, const float* up, Index n, float* y);
 void swiglu_backward(const float* g, const float* gate, const float* up, Index n, float* d_gate, float* d_up);
-void gelu(const float* x, Index n, float* y);  // with erf
-void gelu_backward(const float* g, const float* x, Index n, float* dx);
+// With erf, or by its approximation with tanh.
+void gelu(const float* x, Index n, bool by_tanh, float* y);
+void gelu_backward(const float* g, const float* x, Index n, bool by_tanh, float* dx);
 
-// Softmax(scale q k^T) v, heads of q in groups over the kv heads. lse: [batch, heads, queries].
-void attention(const AttentionShape& s, const HeadView& q, const HeadView& k, const HeadView& v, const HeadView& out,
-               float* lse);
+// Softmax(scale q k^T + bias) v, heads of q in groups over the kv heads. lse: [batch, heads, queries]; bias:
+// [heads, queries, keys], the same for every sample, or null; d_bias as bias.
+void attention(const AttentionShape& s, const HeadView& q, const HeadView& k, const HeadView& v, const float* bias,
+               const HeadView& out, float* lse);
 void attention_backward(const AttentionShape& s, const HeadView& g, const HeadView& q, const HeadView& k,
-                        const HeadView& v, const HeadView& out, const float* lse, const HeadView& dq,
-                        const HeadView& dk, const HeadView& dv);
+                        const HeadView& v, const float* bias, const HeadView& out, const float* lse, const HeadView& dq,
+                        const HeadView& dk, const HeadView& dv, float* d_bias);
 
 void embedding_backward(const float* g, const Index* ids, Index n, Index d, Index table_rows, float* d_table);
 // Mean of -log softmax(logits)[target] over the rows. lse: [rows].

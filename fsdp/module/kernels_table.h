@@ -27,13 +27,13 @@ struct Table {
   void (*rope)(const float*, const float*, const float*, const RopeShape&, bool, float*);
   void (*swiglu)(const float*, const float*, Index, float*);
   void (*swiglu_backward)(const float*, const float*, const float*, Index, float*, float*);
-  void (*gelu)(const float*, Index, float*);
-  void (*gelu_backward)(const float*, const float*, Index, float*);
-  void (*attention)(const AttentionShape&, const HeadView&, const HeadView&, const HeadView&, const HeadView&, float*,
-                    float* scratch, float* gemm_scratch);
+  void (*gelu)(const float*, Index, bool, float*);
+  void (*gelu_backward)(const float*, const float*, Index, bool, float*);
+  void (*attention)(const AttentionShape&, const HeadView&, const HeadView&, const HeadView&, const float* bias,
+                    const HeadView&, float*, float* scratch, float* gemm_scratch);
   void (*attention_backward)(const AttentionShape&, const HeadView&, const HeadView&, const HeadView&, const HeadView&,
-                             const HeadView&, const float*, const HeadView&, const HeadView&, const HeadView&,
-                             float* scratch, float* gemm_scratch);
+                             const float* bias, const HeadView&, const float*, const HeadView&, const HeadView&,
+                             const HeadView&, float* d_bias, float* scratch, float* gemm_scratch);
   float (*cross_entropy)(const float*, const Index*, Index, Index, float*);
   void (*cross_entropy_backward)(float, const float*, const Index*, const float*, Index, Index, float*);
   double (*adamw)(const AdamW&, Index, const float*, float*, float*, float*);

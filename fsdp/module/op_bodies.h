@@ -9,12 +9,13 @@ namespace fsdp::ops {
 using at::Tensor;
 using Pair = std::tuple<Tensor, Tensor>;
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
+using Quad = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 using OptTensor = std::optional<Tensor>;
 
 // Calls X(name, result, (arguments)) for each operator; the schemas stand in ops.cc.
 #define SHARDSCOPE_OPERATORS(X)                                                                                        \
-  X(linear, Tensor, (const Tensor& x, const Tensor& w, const OptTensor& b))                                            \
-  X(linear_backward, Triple, (const Tensor& g, const Tensor& x, const Tensor& w, bool bias))                           \
+  X(linear, Tensor, (const Tensor& x, const Tensor& w, const OptTensor& b, bool in_out))                               \
+  X(linear_backward, Triple, (const Tensor& g, const Tensor& x, const Tensor& w, bool bias, bool in_out))              \
   X(rms_norm, Pair, (const Tensor& x, const Tensor& w, double eps))                                                    \
   X(rms_norm_backward, Pair, (const Tensor& g, const Tensor& x, const Tensor& rstd, const Tensor& w))                  \
   X(layer_norm, Triple, (const Tensor& x, const Tensor& w, const Tensor& b, double eps))                               \
@@ -24,18 +25,23 @@ using OptTensor = std::optional<Tensor>;
     (const Tensor& x, const Tensor& cos, const Tensor& sin, int64_t head_dim, int64_t period, int64_t turned,          \
      bool backward))                                                                                                   \
   X(attention, Pair,                                                                                                   \
-    (const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, int64_t kv_heads, bool causal, double scale))   \
-  X(attention_backward, Triple,                                                                                        \
-    (const Tensor& g, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,         \
-     int64_t heads, int64_t kv_heads, bool causal, double scale))                                                      \
-  X(attention_packed, Pair, (const Tensor& qkv, int64_t heads, bool causal, double scale))                             \
+    (const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, int64_t heads, int64_t kv_heads,        \
+     bool causal, double scale))                                                                                       \
+  X(attention_backward, Quad,                                                                                          \
+    (const Tensor& g, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Tensor& out,     \
+     const Tensor& lse, int64_t heads, int64_t kv_heads, bool causal, double scale))                                   \
+  X(attention_packed, Pair, (const Tensor& qkv, int64_t heads, bool causal, double scale, bool by_head))               \
   X(attention_packed_backward, Tensor,                                                                                 \
     (const Tensor& g, const Tensor& qkv, const Tensor& out, const Tensor& lse, int64_t heads, bool causal,             \
-     double scale))                                                                                                    \
+     double scale, bool by_head))                                                                                      \
+  X(relative_bias, Tensor, (const Tensor& table, int64_t queries, int64_t keys, bool both_ways, int64_t far))          \
+  X(relative_bias_backward, Tensor, (const Tensor& g, int64_t buckets, bool both_ways, int64_t far))                   \
   X(swiglu, Tensor, (const Tensor& gate, const Tensor& up))                                                            \
   X(swiglu_backward, Pair, (const Tensor& g, const Tensor& gate, const Tensor& up))                                    \
-  X(gelu, Tensor, (const Tensor& x))                                                                                   \
-  X(gelu_backward, Tensor, (const Tensor& g, const Tensor& x))                                                         \
+  X(gelu, Tensor, (const Tensor& x, bool by_tanh))                                                                     \
+  X(gelu_backward, Tensor, (const Tensor& g, const Tensor& x, bool by_tanh))                                           \
+  X(mean_steps, Tensor, (const Tensor& x))                                                                             \
+  X(mean_steps_backward, Tensor, (const Tensor& g, int64_t steps))                                                     \
   X(embedding, Tensor, (const Tensor& w, const Tensor& ids))                                                           \
   X(embedding_backward, Tensor, (const Tensor& g, const Tensor& ids, int64_t rows))                                    \
   X(cross_entropy, Pair, (const Tensor& logits, const Tensor& targets))                                                \

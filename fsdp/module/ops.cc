@@ -3,26 +3,31 @@
 #include "fsdp/module/op_bodies.h"
 
 TORCH_LIBRARY(shardscope, m) {
-  m.def("linear(Tensor x, Tensor w, Tensor? b) -> Tensor");
-  m.def("linear_backward(Tensor g, Tensor x, Tensor w, bool bias) -> (Tensor, Tensor, Tensor)");
+  m.def("linear(Tensor x, Tensor w, Tensor? b, bool in_out) -> Tensor");
+  m.def("linear_backward(Tensor g, Tensor x, Tensor w, bool bias, bool in_out) -> (Tensor, Tensor, Tensor)");
   m.def("rms_norm(Tensor x, Tensor w, float eps) -> (Tensor, Tensor)");
   m.def("rms_norm_backward(Tensor g, Tensor x, Tensor rstd, Tensor w) -> (Tensor, Tensor)");
   m.def("layer_norm(Tensor x, Tensor w, Tensor b, float eps) -> (Tensor, Tensor, Tensor)");
   m.def("layer_norm_backward(Tensor g, Tensor x, Tensor mean, Tensor rstd, Tensor w) -> (Tensor, Tensor, Tensor)");
   m.def("rope(Tensor x, Tensor cos, Tensor sin, int head_dim, int period, int turned, bool backward) -> Tensor");
   m.def(
-      "attention(Tensor q, Tensor k, Tensor v, int heads, int kv_heads, bool causal, float scale) -> (Tensor, Tensor)");
+      "attention(Tensor q, Tensor k, Tensor v, Tensor? bias, int heads, int kv_heads, bool causal, float scale) -> "
+      "(Tensor, Tensor)");
   m.def(
-      "attention_backward(Tensor g, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, int heads, int kv_heads, "
-      "bool causal, float scale) -> (Tensor, Tensor, Tensor)");
-  m.def("attention_packed(Tensor qkv, int heads, bool causal, float scale) -> (Tensor, Tensor)");
+      "attention_backward(Tensor g, Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor out, Tensor lse, int heads, "
+      "int kv_heads, bool causal, float scale) -> (Tensor, Tensor, Tensor, Tensor)");
+  m.def("attention_packed(Tensor qkv, int heads, bool causal, float scale, bool by_head) -> (Tensor, Tensor)");
   m.def(
-      "attention_packed_backward(Tensor g, Tensor qkv, Tensor out, Tensor lse, int heads, bool causal, float scale) -> "
-      "Tensor");
+      "attention_packed_backward(Tensor g, Tensor qkv, Tensor out, Tensor lse, int heads, bool causal, float scale, "
+      "bool by_head) -> Tensor");
+  m.def("relative_bias(Tensor table, int queries, int keys, bool both_ways, int far) -> Tensor");
+  m.def("relative_bias_backward(Tensor g, int buckets, bool both_ways, int far) -> Tensor");
   m.def("swiglu(Tensor gate, Tensor up) -> Tensor");
   m.def("swiglu_backward(Tensor g, Tensor gate, Tensor up) -> (Tensor, Tensor)");
-  m.def("gelu(Tensor x) -> Tensor");
-  m.def("gelu_backward(Tensor g, Tensor x) -> Tensor");
+  m.def("gelu(Tensor x, bool by_tanh) -> Tensor");
+  m.def("gelu_backward(Tensor g, Tensor x, bool by_tanh) -> Tensor");
+  m.def("mean_steps(Tensor x) -> Tensor");
+  m.def("mean_steps_backward(Tensor g, int steps) -> Tensor");
   m.def("embedding(Tensor w, Tensor ids) -> Tensor");
   m.def("embedding_backward(Tensor g, Tensor ids, int rows) -> Tensor");
   m.def("cross_entropy(Tensor logits, Tensor targets) -> (Tensor, Tensor)");
@@ -97,11 +102,11 @@ struct Keeper : Node {
 };
 
 struct LinearBackward final : Keeper<2> {
-  bool bias = false;
+  bool bias = false, in_out = false;
   std::string name() const override { return "LinearBackward"; }
   variable_list apply(variable_list&& g) override {
     if (!g[0].defined()) return variable_list(bias ? 3 : 2);
-    auto [dx, dw, db] = call_linear_backward()(g[0], kept[0], kept[1], bias);
+    auto [dx, dw, db] = call_linear_backward()(g[0], kept[0], kept[1], bias, in_out);
     if (bias) return {dx, dw, db};
     return {dx, dw};
   }
@@ -127,20 +132,32 @@ struct RopeBackward final : Keeper<2> {
     return {call_rope()(g[0], kept[0], kept[1], pattern.head_dim, pattern.period, pattern.turned, true)};
   }
 };
-struct AttentionBackward final : Keeper<5> {
+struct AttentionBackward final : Keeper<6> {
   AttentionOptions o;
   std::string name() const override { return "AttentionBackward"; }
   variable_list apply(variable_list&& g) override {
-    auto [dq, dk, dv] = call_attention_backward()(g[0], kept[0], kept[1], kept[2], kept[3], kept[4], o.heads,
-                                                  o.kv_heads, o.causal, o.scale);
+    const bool biased = kept[5].defined();
+    auto [dq, dk, dv, d_bias] =
+        call_attention_backward()(g[0], kept[0], kept[1], kept[2], biased ? OptTensor(kept[5]) : std::nullopt, kept[3],
+                                  kept[4], o.heads, o.kv_heads, o.causal, o.scale);
+    if (biased) return {dq, dk, dv, d_bias};
     return {dq, dk, dv};
+  }
+};
+struct RelativeBiasBackward final : Node {
+  int64_t buckets = 0;
+  RelativeOptions o;
+  std::string name() const override { return "RelativeBiasBackward"; }
+  variable_list apply(variable_list&& g) override {
+    return {call_relative_bias_backward()(g[0], buckets, o.both_ways, o.far)};
   }
 };
 struct AttentionPackedBackward final : Keeper<3> {
   AttentionOptions o;
+  bool by_head = true;
   std::string name() const override { return "AttentionPackedBackward"; }
   variable_list apply(variable_list&& g) override {
-    return {call_attention_packed_backward()(g[0], kept[0], kept[1], kept[2], o.heads, o.causal, o.scale)};
+    return {call_attention_packed_backward()(g[0], kept[0], kept[1], kept[2], o.heads, o.causal, o.scale, by_head)};
   }
 };
 struct SwigluBackward final : Keeper<2> {
@@ -151,8 +168,14 @@ struct SwigluBackward final : Keeper<2> {
   }
 };
 struct GeluBackward final : Keeper<1> {
+  bool by_tanh = false;
   std::string name() const override { return "GeluBackward"; }
-  variable_list apply(variable_list&& g) override { return {call_gelu_backward()(g[0], kept[0])}; }
+  variable_list apply(variable_list&& g) override { return {call_gelu_backward()(g[0], kept[0], by_tanh)}; }
+};
+struct MeanStepsBackward final : Node {
+  int64_t steps = 0;
+  std::string name() const override { return "MeanStepsBackward"; }
+  variable_list apply(variable_list&& g) override { return {call_mean_steps_backward()(g[0], steps)}; }
 };
 struct EmbeddingBackward final : Keeper<1> {
   int64_t rows = 0;
@@ -204,11 +227,11 @@ struct ForkBackward final : Node {
 
 }  // namespace
 
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b) {
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, bool in_out) {
   const bool bias = b.defined();
   const auto node = bias ? node_for<LinearBackward>(x, w, b) : node_for<LinearBackward>(x, w);
-  if (node) node->kept = {x, w}, node->bias = bias;
-  return with_history(call_linear()(x, w, bias ? OptTensor(b) : std::nullopt), node);
+  if (node) node->kept = {x, w}, node->bias = bias, node->in_out = in_out;
+  return with_history(call_linear()(x, w, bias ? OptTensor(b) : std::nullopt, in_out), node);
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& w, double eps) {
@@ -231,17 +254,25 @@ Tensor rope(const Tensor& x, const Tensor& cos, const Tensor& sin, const RopePat
   return with_history(call_rope()(x, cos, sin, p.head_dim, p.period, p.turned, false), node);
 }
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o) {
-  const auto node = node_for<AttentionBackward>(q, k, v);
-  auto [y, lse] = call_attention()(q, k, v, o.heads, o.kv_heads, o.causal, o.scale);
-  if (node) node->kept = {q, k, v, y.detach(), lse}, node->o = o;
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o, const Tensor& bias) {
+  const bool biased = bias.defined();
+  const auto node = biased ? node_for<AttentionBackward>(q, k, v, bias) : node_for<AttentionBackward>(q, k, v);
+  auto [y, lse] =
+      call_attention()(q, k, v, biased ? OptTensor(bias) : std::nullopt, o.heads, o.kv_heads, o.causal, o.scale);
+  if (node) node->kept = {q, k, v, y.detach(), lse, bias}, node->o = o;
   return with_history(std::move(y), node);
 }
 
-Tensor attention_packed(const Tensor& qkv, const AttentionOptions& o) {
+Tensor relative_bias(const Tensor& table, const RelativeOptions& o) {
+  const auto node = node_for<RelativeBiasBackward>(table);
+  if (node) node->buckets = table.size(0), node->o = o;
+  return with_history(call_relative_bias()(table, o.queries, o.keys, o.both_ways, o.far), node);
+}
+
+Tensor attention_packed(const Tensor& qkv, const AttentionOptions& o, bool by_head) {
   const auto node = node_for<AttentionPackedBackward>(qkv);
-  auto [y, lse] = call_attention_packed()(qkv, o.heads, o.causal, o.scale);
-  if (node) node->kept = {qkv, y.detach(), lse}, node->o = o;
+  auto [y, lse] = call_attention_packed()(qkv, o.heads, o.causal, o.scale, by_head);
+  if (node) node->kept = {qkv, y.detach(), lse}, node->o = o, node->by_head = by_head;
   return with_history(std::move(y), node);
 }
 
@@ -251,10 +282,16 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
   return with_history(call_swiglu()(gate, up), node);
 }
 
-Tensor gelu(const Tensor& x) {
+Tensor gelu(const Tensor& x, bool by_tanh) {
   const auto node = node_for<GeluBackward>(x);
-  if (node) node->kept = {x};
-  return with_history(call_gelu()(x), node);
+  if (node) node->kept = {x}, node->by_tanh = by_tanh;
+  return with_history(call_gelu()(x, by_tanh), node);
+}
+
+Tensor mean_steps(const Tensor& x) {
+  const auto node = node_for<MeanStepsBackward>(x);
+  if (node) node->steps = x.size(1);
+  return with_history(call_mean_steps()(x), node);
 }
 
 Tensor embedding(const Tensor& w, const Tensor& ids) {

@@ -15,8 +15,8 @@
 
 namespace fsdp::ops {
 
-// x W^T (+ b); `b` may be undefined. Saves x, w.
-at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b);
+// x W^T (+ b), or with `in_out` x W; `b` may be undefined. Saves x, w.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, bool in_out = false);
 // x / rms(x) * w over the last dimension. Saves x, w, 1/rms.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& w, double eps);
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, double eps);
@@ -35,13 +35,25 @@ struct AttentionOptions {
   double scale = 1.0;
 };
 // q: [batch, steps, heads * head_dim]; k, v: [batch, keys, kv_heads * head_dim]. Saves q, k, v, out and the
-// log-sum-exp; never a matrix of scores.
-at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& o);
-// qkv: [batch, steps, heads, 3, head_dim] in one tensor (GPT-NeoX); kv_heads is not used.
-at::Tensor attention_packed(const at::Tensor& qkv, const AttentionOptions& o);
+// log-sum-exp; never a matrix of scores. `bias`: [heads, steps, keys], added to the scores; may be undefined.
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& o,
+                     const at::Tensor& bias = {});
+// qkv in one tensor: [batch, steps, heads, 3, head_dim] (GPT-NeoX), or without `by_head` [batch, steps, 3, heads,
+// head_dim] (GPT-2); kv_heads is not used.
+at::Tensor attention_packed(const at::Tensor& qkv, const AttentionOptions& o, bool by_head = true);
+
+// A row of the table [buckets, heads] for each distance between a query and a key: [heads, queries, keys], by T5's
+// buckets: one for each near distance, then logarithmic up to `far`; half of them for keys behind the query if
+// `both_ways`, else those share the first.
+struct RelativeOptions {
+  std::int64_t queries = 0, keys = 0, far = 128;
+  bool both_ways = true;
+};
+at::Tensor relative_bias(const at::Tensor& table, const RelativeOptions& o);
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);  // silu(gate) * up. Saves both.
-at::Tensor gelu(const at::Tensor& x);                             // with erf. Saves x.
+at::Tensor gelu(const at::Tensor& x, bool by_tanh = false);       // with erf, or approximated. Saves x.
+at::Tensor mean_steps(const at::Tensor& x);                       // [batch, steps, width] -> [batch, width]
 at::Tensor embedding(const at::Tensor& w, const at::Tensor& ids);
 // Mean over all rows of -log softmax(logits)[target]. Saves logits, targets and the log-sum-exp.
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);

@@ -1,6 +1,7 @@
 // CUDA bodies by LibTorch's own operators: no CUDA header, so the file builds everywhere and runs where LibTorch has
 // its CUDA part. Attention takes the memory-efficient kernel, which knows fp32; grouped queries repeat the key heads.
 #include "fsdp/module/op_bodies.h"
+#include "fsdp/module/relative_bias.h"
 
 namespace fsdp::ops::cuda {
 namespace {
@@ -13,28 +14,52 @@ Tensor repeat_heads(const Tensor& t, int64_t times) { return times == 1 ? t : t.
 Tensor gather_groups(const Tensor& t, int64_t kv_heads, int64_t times) {
   return times == 1 ? t : t.view({t.size(0), kv_heads, times, t.size(2), t.size(3)}).sum(2);
 }
-std::tuple<Tensor, Tensor, Tensor> unpack(const Tensor& qkv, int64_t heads) {
-  const auto p = qkv.view({qkv.size(0), qkv.size(1), heads, 3, qkv.size(2) / (3 * heads)}).permute({3, 0, 2, 1, 4});
+std::tuple<Tensor, Tensor, Tensor> unpack(const Tensor& qkv, int64_t heads, bool by_head) {
+  const int64_t head_dim = qkv.size(2) / (3 * heads);
+  const auto p = by_head ? qkv.view({qkv.size(0), qkv.size(1), heads, 3, head_dim}).permute({3, 0, 2, 1, 4})
+                         : qkv.view({qkv.size(0), qkv.size(1), 3, heads, head_dim}).permute({2, 0, 3, 1, 4});
   return {p[0], p[1], p[2]};
 }
-Pair efficient(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale) {
-  auto r = at::_scaled_dot_product_efficient_attention(q, k, v, std::nullopt, true, 0.0, causal, scale);
+// The kernel wants rows of the bias aligned: a copy with rows of a multiple of 8, seen without their ends.
+OptTensor aligned(const OptTensor& bias, int64_t batch, at::ScalarType dtype) {
+  if (!bias) return std::nullopt;
+  const int64_t heads = bias->size(0), queries = bias->size(1), keys = bias->size(2);
+  Tensor rows = at::zeros({heads, queries, (keys + 7) / 8 * 8}, bias->options().dtype(dtype));
+  rows = rows.narrow(2, 0, keys);
+  rows.copy_(*bias);
+  return rows.unsqueeze(0).expand({batch, heads, queries, keys});
+}
+Pair efficient(const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, bool causal, double scale) {
+  auto r = at::_scaled_dot_product_efficient_attention(q, k, v, aligned(bias, q.size(0), q.scalar_type()), true, 0.0,
+                                                       causal, scale);
   return {std::get<0>(r), std::get<1>(r)};
 }
-Triple efficient_backward(const Tensor& g, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
-                          const Tensor& lse, bool causal, double scale) {
+Quad efficient_backward(const Tensor& g, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias,
+                        const Tensor& out, const Tensor& lse, bool causal, double scale) {
   const Tensor unused = at::empty({}, q.options().dtype(at::kLong).device(at::kCPU));
-  auto r = at::_scaled_dot_product_efficient_attention_backward(g, q, k, v, Tensor(), out, lse, unused, unused, 0.0,
-                                                                {true, true, true, false}, causal, scale);
-  return {std::get<0>(r), std::get<1>(r), std::get<2>(r)};
+  const Tensor rows = aligned(bias, q.size(0), q.scalar_type()).value_or(Tensor());
+  auto r = at::_scaled_dot_product_efficient_attention_backward(g, q, k, v, rows, out, lse, unused, unused, 0.0,
+                                                                {true, true, true, bias.has_value()}, causal, scale);
+  const Tensor d_bias = bias ? std::get<3>(r).sum(0).to(bias->scalar_type()).contiguous() : Tensor();
+  return {std::get<0>(r), std::get<1>(r), std::get<2>(r), d_bias};
+}
+Tensor bucket_ids(int64_t queries, int64_t keys, int64_t buckets, bool both_ways, int64_t far, const Tensor& like) {
+  Tensor ids = at::empty({queries, keys}, at::kLong);
+  auto* to = ids.mutable_data_ptr<int64_t>();
+  for (int64_t i = 0; i < queries; ++i)
+    for (int64_t j = 0; j < keys; ++j) *to++ = relative_bucket(j - i, buckets, both_ways, far);
+  return ids.to(like.device());
 }
 
 }  // namespace
 
-Tensor linear(const Tensor& x, const Tensor& w, const OptTensor& b) { return at::linear(x, w, b); }
-Triple linear_backward(const Tensor& g, const Tensor& x, const Tensor& w, bool bias) {
-  const Tensor flat = g.reshape({-1, g.size(-1)});
-  Tensor dx = at::mm(flat, w).view(x.sizes()), dw = at::mm(flat.t(), x.reshape({-1, x.size(-1)}));
+Tensor linear(const Tensor& x, const Tensor& w, const OptTensor& b, bool in_out) {
+  return at::linear(x, in_out ? w.t() : w, b);
+}
+Triple linear_backward(const Tensor& g, const Tensor& x, const Tensor& w, bool bias, bool in_out) {
+  const Tensor flat = g.reshape({-1, g.size(-1)}), rows = x.reshape({-1, x.size(-1)});
+  Tensor dx = at::mm(flat, in_out ? w.t() : w).view(x.sizes());
+  Tensor dw = in_out ? at::mm(rows.t(), flat) : at::mm(flat.t(), rows);
   return {dx, dw, bias ? flat.sum(0) : Tensor()};
 }
 Pair rms_norm(const Tensor& x, const Tensor& w, double eps) { return at::_fused_rms_norm(x, {x.size(-1)}, w, eps); }
@@ -61,31 +86,42 @@ Tensor rope(const Tensor& x, const Tensor& cos, const Tensor& sin, int64_t head_
   to.narrow(4, half, half).copy_(b * c + a * s);
   return y;
 }
-Pair attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, int64_t kv_heads, bool causal,
-               double scale) {
+Pair attention(const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, int64_t heads,
+               int64_t kv_heads, bool causal, double scale) {
   const int64_t times = heads / kv_heads;
   auto [out, lse] = efficient(by_head(q, heads), repeat_heads(by_head(k, kv_heads), times),
-                              repeat_heads(by_head(v, kv_heads), times), causal, scale);
+                              repeat_heads(by_head(v, kv_heads), times), bias, causal, scale);
   return {from_heads(out), lse};
 }
-Triple attention_backward(const Tensor& g, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
-                          const Tensor& lse, int64_t heads, int64_t kv_heads, bool causal, double scale) {
+Quad attention_backward(const Tensor& g, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias,
+                        const Tensor& out, const Tensor& lse, int64_t heads, int64_t kv_heads, bool causal,
+                        double scale) {
   const int64_t times = heads / kv_heads;
-  auto [dq, dk, dv] =
+  auto [dq, dk, dv, d_bias] =
       efficient_backward(by_head(g, heads), by_head(q, heads), repeat_heads(by_head(k, kv_heads), times),
-                         repeat_heads(by_head(v, kv_heads), times), by_head(out, heads), lse, causal, scale);
+                         repeat_heads(by_head(v, kv_heads), times), bias, by_head(out, heads), lse, causal, scale);
   return {from_heads(dq), from_heads(gather_groups(dk, kv_heads, times)),
-          from_heads(gather_groups(dv, kv_heads, times))};
+          from_heads(gather_groups(dv, kv_heads, times)), d_bias};
 }
-Pair attention_packed(const Tensor& qkv, int64_t heads, bool causal, double scale) {
-  const auto [q, k, v] = unpack(qkv, heads);
-  auto [out, lse] = efficient(q, k, v, causal, scale);
+Tensor relative_bias(const Tensor& table, int64_t queries, int64_t keys, bool both_ways, int64_t far) {
+  const Tensor ids = bucket_ids(queries, keys, table.size(0), both_ways, far, table);
+  return at::embedding(table, ids).permute({2, 0, 1}).contiguous();
+}
+Tensor relative_bias_backward(const Tensor& g, int64_t buckets, bool both_ways, int64_t far) {
+  const Tensor ids = bucket_ids(g.size(1), g.size(2), buckets, both_ways, far, g);
+  return at::embedding_dense_backward(g.permute({1, 2, 0}).contiguous(), ids, buckets, -1, false);
+}
+Pair attention_packed(const Tensor& qkv, int64_t heads, bool causal, double scale, bool by_head) {
+  const auto [q, k, v] = unpack(qkv, heads, by_head);
+  auto [out, lse] = efficient(q, k, v, std::nullopt, causal, scale);
   return {from_heads(out), lse};
 }
 Tensor attention_packed_backward(const Tensor& g, const Tensor& qkv, const Tensor& out, const Tensor& lse,
-                                 int64_t heads, bool causal, double scale) {
-  const auto [q, k, v] = unpack(qkv, heads);
-  auto [dq, dk, dv] = efficient_backward(by_head(g, heads), q, k, v, by_head(out, heads), lse, causal, scale);
+                                 int64_t heads, bool causal, double scale, bool interleaved) {
+  const auto [q, k, v] = unpack(qkv, heads, interleaved);
+  auto [dq, dk, dv, none] =
+      efficient_backward(by_head(g, heads), q, k, v, std::nullopt, by_head(out, heads), lse, causal, scale);
+  if (!interleaved) return at::stack({dq, dk, dv}, 1).permute({0, 3, 1, 2, 4}).reshape(qkv.sizes());
   return at::stack({dq, dk, dv}, 3).permute({0, 2, 1, 3, 4}).reshape(qkv.sizes());
 }
 Tensor swiglu(const Tensor& gate, const Tensor& up) { return at::silu(gate).mul_(up); }
@@ -93,8 +129,14 @@ Pair swiglu_backward(const Tensor& g, const Tensor& gate, const Tensor& up) {
   Tensor d_up = at::silu(gate).mul_(g), d_gate = at::silu_backward(g * up, gate);
   return {d_gate, d_up};
 }
-Tensor gelu(const Tensor& x) { return at::gelu(x); }
-Tensor gelu_backward(const Tensor& g, const Tensor& x) { return at::gelu_backward(g, x); }
+Tensor gelu(const Tensor& x, bool by_tanh) { return at::gelu(x, by_tanh ? "tanh" : "none"); }
+Tensor gelu_backward(const Tensor& g, const Tensor& x, bool by_tanh) {
+  return at::gelu_backward(g, x, by_tanh ? "tanh" : "none");
+}
+Tensor mean_steps(const Tensor& x) { return x.mean(1); }
+Tensor mean_steps_backward(const Tensor& g, int64_t steps) {
+  return (g / static_cast<double>(steps)).unsqueeze(1).expand({g.size(0), steps, g.size(1)}).contiguous();
+}
 Tensor embedding(const Tensor& w, const Tensor& ids) { return at::embedding(w, ids); }
 Tensor embedding_backward(const Tensor& g, const Tensor& ids, int64_t rows) {
   return at::embedding_dense_backward(g, ids, rows, -1, false);

@@ -82,6 +82,10 @@ kernels::AttentionShape shape_of(const Tensor& q, const Tensor& k, int64_t heads
               kv_heads, " in a width of ", q.size(-1));
   return {q.size(0), heads, kv_heads, q.size(1), k.size(1), q.size(-1) / heads, causal, static_cast<float>(scale)};
 }
+void check_bias(const kernels::AttentionShape& s, const OptTensor& bias) {
+  TORCH_CHECK(!bias || bias->sizes() == at::IntArrayRef({s.heads, s.queries, s.keys}), "shardscope::attention: bias ",
+              bias->sizes(), " for ", s.heads, " heads, ", s.queries, " queries and ", s.keys, " keys");
+}
 kernels::AttentionShape packed_shape(const Tensor& qkv, int64_t heads, bool causal, double scale) {
   return {qkv.size(0), heads,
           heads,       qkv.size(1),
@@ -91,29 +95,34 @@ kernels::AttentionShape packed_shape(const Tensor& qkv, int64_t heads, bool caus
 kernels::HeadView heads_of(const float* p, const Tensor& t, int64_t head_dim) {
   return {const_cast<float*>(p), t.size(-1), head_dim};
 }
-kernels::HeadView part_of(const float* p, const Tensor& packed, int64_t head_dim, int part) {
-  return {const_cast<float*>(p) + part * head_dim, packed.size(-1), 3 * head_dim};
+kernels::HeadView part_of(const float* p, const Tensor& packed, int64_t head_dim, int part, bool by_head) {
+  const int64_t width = packed.size(-1);
+  const int64_t at = by_head ? part * head_dim : part * (width / 3);
+  return {const_cast<float*>(p) + at, width, by_head ? 3 * head_dim : head_dim};
 }
 
 }  // namespace
 
-Tensor linear(const Tensor& x, const Tensor& w, const OptTensor& b) {
-  const int64_t m = rows(x), k = x.size(-1), n = w.size(0);
-  TORCH_CHECK(w.dim() == 2 && w.size(1) == k, "shardscope::linear: x ", x.sizes(), ", w ", w.sizes());
+Tensor linear(const Tensor& x, const Tensor& w, const OptTensor& b, bool in_out) {
+  const int64_t m = rows(x), k = x.size(-1), n = w.size(in_out ? 1 : 0);
+  TORCH_CHECK(w.dim() == 2 && w.size(in_out ? 0 : 1) == k, "shardscope::linear: x ", x.sizes(), ", w ", w.sizes());
   Tensor y = fresh(resized_last(x, n), promoted(x, w));
   Operands o("linear");
   float* const to = o.out(y);
-  kernels::gemm(false, true, m, n, k, o.in(x), k, o.in(w), k, to, n, false);
+  kernels::gemm(false, !in_out, m, n, k, o.in(x), k, o.in(w), in_out ? n : k, to, n, false);
   if (b && b->defined()) kernels::add_rows(to, o.in(*b), m, n);
   return y;
 }
-Triple linear_backward(const Tensor& g, const Tensor& x, const Tensor& w, bool bias) {
-  const int64_t m = rows(x), k = x.size(-1), n = w.size(0);
+Triple linear_backward(const Tensor& g, const Tensor& x, const Tensor& w, bool bias, bool in_out) {
+  const int64_t m = rows(x), k = x.size(-1), n = w.size(in_out ? 1 : 0);
   Tensor dx = fresh(x.sizes(), x), dw = fresh(w.sizes(), w), db = bias ? fresh({n}, w) : Tensor();
   Operands o("linear_backward");
   const float* const gp = o.in(g);
-  kernels::gemm(false, false, m, k, n, gp, n, o.in(w), k, o.out(dx), k, false);
-  kernels::gemm(true, false, n, k, m, gp, n, o.in(x), k, o.out(dw), k, false);
+  kernels::gemm(false, in_out, m, k, n, gp, n, o.in(w), in_out ? n : k, o.out(dx), k, false);
+  if (in_out)
+    kernels::gemm(true, false, k, n, m, o.in(x), k, gp, n, o.out(dw), n, false);
+  else
+    kernels::gemm(true, false, n, k, m, gp, n, o.in(x), k, o.out(dw), k, false);
   if (bias) kernels::column_sums(gp, m, n, o.out(db));
   return {dx, dw, db};
 }
@@ -157,47 +166,52 @@ Tensor rope(const Tensor& x, const Tensor& cos, const Tensor& sin, int64_t head_
   return y;
 }
 
-Pair attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, int64_t kv_heads, bool causal,
-               double scale) {
+Pair attention(const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, int64_t heads,
+               int64_t kv_heads, bool causal, double scale) {
   const auto s = shape_of(q, k, heads, kv_heads, causal, scale);
+  check_bias(s, bias);
   Tensor y = fresh(q.sizes(), q), lse = fresh({s.batch, s.heads, s.queries});
   Operands o("attention");
   kernels::attention(s, heads_of(o.in(q), q, s.head_dim), heads_of(o.in(k), k, s.head_dim),
-                     heads_of(o.in(v), v, s.head_dim), heads_of(o.out(y), y, s.head_dim), o.out(lse));
+                     heads_of(o.in(v), v, s.head_dim), bias ? o.in(*bias) : nullptr, heads_of(o.out(y), y, s.head_dim),
+                     o.out(lse));
   return {y, lse};
 }
-Triple attention_backward(const Tensor& g, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& y,
-                          const Tensor& lse, int64_t heads, int64_t kv_heads, bool causal, double scale) {
+Quad attention_backward(const Tensor& g, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias,
+                        const Tensor& y, const Tensor& lse, int64_t heads, int64_t kv_heads, bool causal,
+                        double scale) {
   const auto s = shape_of(q, k, heads, kv_heads, causal, scale);
   const int64_t d = s.head_dim;
   Tensor dq = fresh(q.sizes(), q), dk = fresh(k.sizes(), k), dv = fresh(v.sizes(), v);
+  Tensor d_bias = bias ? fresh(bias->sizes(), *bias) : Tensor();
   Operands o("attention_backward");
   kernels::attention_backward(s, heads_of(o.in(g), g, d), heads_of(o.in(q), q, d), heads_of(o.in(k), k, d),
-                              heads_of(o.in(v), v, d), heads_of(o.in(y), y, d), o.in(lse), heads_of(o.out(dq), dq, d),
-                              heads_of(o.out(dk), dk, d), heads_of(o.out(dv), dv, d));
-  return {dq, dk, dv};
+                              heads_of(o.in(v), v, d), bias ? o.in(*bias) : nullptr, heads_of(o.in(y), y, d), o.in(lse),
+                              heads_of(o.out(dq), dq, d), heads_of(o.out(dk), dk, d), heads_of(o.out(dv), dv, d),
+                              bias ? o.out(d_bias) : nullptr);
+  return {dq, dk, dv, d_bias};
 }
-Pair attention_packed(const Tensor& qkv, int64_t heads, bool causal, double scale) {
+Pair attention_packed(const Tensor& qkv, int64_t heads, bool causal, double scale, bool by_head) {
   const auto s = packed_shape(qkv, heads, causal, scale);
   const int64_t d = s.head_dim;
   Tensor y = fresh(resized_last(qkv, heads * d), qkv), lse = fresh({s.batch, s.heads, s.queries});
   Operands o("attention_packed");
   const float* const p = o.in(qkv);
-  kernels::attention(s, part_of(p, qkv, d, 0), part_of(p, qkv, d, 1), part_of(p, qkv, d, 2), heads_of(o.out(y), y, d),
-                     o.out(lse));
+  kernels::attention(s, part_of(p, qkv, d, 0, by_head), part_of(p, qkv, d, 1, by_head), part_of(p, qkv, d, 2, by_head),
+                     nullptr, heads_of(o.out(y), y, d), o.out(lse));
   return {y, lse};
 }
 Tensor attention_packed_backward(const Tensor& g, const Tensor& qkv, const Tensor& y, const Tensor& lse, int64_t heads,
-                                 bool causal, double scale) {
+                                 bool causal, double scale, bool by_head) {
   const auto s = packed_shape(qkv, heads, causal, scale);
   const int64_t d = s.head_dim;
   Tensor dx = fresh(qkv.sizes(), qkv);
   Operands o("attention_packed_backward");
   const float* const p = o.in(qkv);
   float* const to = o.out(dx);
-  kernels::attention_backward(s, heads_of(o.in(g), g, d), part_of(p, qkv, d, 0), part_of(p, qkv, d, 1),
-                              part_of(p, qkv, d, 2), heads_of(o.in(y), y, d), o.in(lse), part_of(to, dx, d, 0),
-                              part_of(to, dx, d, 1), part_of(to, dx, d, 2));
+  const auto part = [&](const float* at, int which) { return part_of(at, qkv, d, which, by_head); };
+  kernels::attention_backward(s, heads_of(o.in(g), g, d), part(p, 0), part(p, 1), part(p, 2), nullptr,
+                              heads_of(o.in(y), y, d), o.in(lse), part(to, 0), part(to, 1), part(to, 2), nullptr);
   return dx;
 }
 
@@ -213,16 +227,16 @@ Pair swiglu_backward(const Tensor& g, const Tensor& gate, const Tensor& up) {
   kernels::swiglu_backward(o.in(g), o.in(gate), o.in(up), gate.numel(), o.out(d_gate), o.out(d_up));
   return {d_gate, d_up};
 }
-Tensor gelu(const Tensor& x) {
+Tensor gelu(const Tensor& x, bool by_tanh) {
   Tensor y = fresh(x.sizes(), x);
   Operands o("gelu");
-  kernels::gelu(o.in(x), x.numel(), o.out(y));
+  kernels::gelu(o.in(x), x.numel(), by_tanh, o.out(y));
   return y;
 }
-Tensor gelu_backward(const Tensor& g, const Tensor& x) {
+Tensor gelu_backward(const Tensor& g, const Tensor& x, bool by_tanh) {
   Tensor dx = fresh(x.sizes(), x);
   Operands o("gelu_backward");
-  kernels::gelu_backward(o.in(g), o.in(x), x.numel(), o.out(dx));
+  kernels::gelu_backward(o.in(g), o.in(x), x.numel(), by_tanh, o.out(dx));
   return dx;
 }
 

@@ -29,13 +29,13 @@ OpWork moving(OpKind kind, double bytes, int kernels) { return {kind, false, {{0
 
 OpWork linear(const OpCall& c) {
   const TensorShape &x = input(c, 0), &w = input(c, 1);
-  const double k = static_cast<double>(w.size(1)), n = static_cast<double>(w.size(0));
+  const double k = static_cast<double>(x.size(-1)), n = k == 0 ? 0 : static_cast<double>(w.numel()) / k;
   const double m = k == 0 ? 0 : static_cast<double>(x.numel()) / k;
   return {OpKind::kGemm, x.element_bytes == 2, {gemm_part(1, m, n, k, x.element_bytes)}, 1};
 }
 OpWork linear_backward(const OpCall& c) {
   const TensorShape &x = input(c, 1), &w = input(c, 2);
-  const double k = static_cast<double>(w.size(1)), n = static_cast<double>(w.size(0));
+  const double k = static_cast<double>(x.size(-1)), n = k == 0 ? 0 : static_cast<double>(w.numel()) / k;
   const double m = k == 0 ? 0 : static_cast<double>(x.numel()) / k;
   const double e = x.element_bytes;
   return {OpKind::kGemm, x.element_bytes == 2, {gemm_part(1, m, k, n, e), gemm_part(1, n, k, m, e)}, 2};
@@ -131,6 +131,12 @@ const std::map<std::string_view, Work>& table() {
       {"swiglu_backward", elementwise_backward<2 * kSwigluKernels>},
       {"gelu", elementwise<1>},
       {"gelu_backward", elementwise_backward<1>},
+      {"mean_steps", elementwise<1>},
+      {"mean_steps_backward", elementwise_backward<1>},
+      {"relative_bias", elementwise<2>},
+      {"relative_bias_backward", elementwise_backward<2>},
+      {"relu", elementwise<1>},
+      {"threshold_backward", elementwise_backward<1>},
       {"rope", rope},
       {"embedding", embedding},
       {"embedding_backward", embedding_backward},

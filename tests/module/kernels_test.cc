@@ -89,8 +89,16 @@ TEST_P(Kernels, ActivationsMatchDouble) {
     ASSERT_NEAR(dx[i], s * (1.0 + v * (1.0 - s)), 4e-6) << v;
     ASSERT_EQ(up[i], y[i]);
   }
-  k().gelu(x.data(), n, y.data());
-  k().gelu_backward(one.data(), x.data(), n, dx.data());
+  k().gelu(x.data(), n, true, y.data());
+  k().gelu_backward(one.data(), x.data(), n, true, dx.data());
+  for (Index i = 0; i < n; ++i) {
+    const double v = x[i], u = std::sqrt(2.0 / M_PI) * (v + 0.044715 * v * v * v), t = std::tanh(u);
+    const double slope = std::sqrt(2.0 / M_PI) * (1.0 + 3.0 * 0.044715 * v * v);
+    ASSERT_NEAR(y[i], 0.5 * v * (1.0 + t), 2e-6 * (1.0 + std::abs(v))) << v;
+    ASSERT_NEAR(dx[i], 0.5 * (1.0 + t) + 0.5 * v * (1.0 - t * t) * slope, 6e-6) << v;
+  }
+  k().gelu(x.data(), n, false, y.data());
+  k().gelu_backward(one.data(), x.data(), n, false, dx.data());
   for (Index i = 0; i < n; ++i) {
     const double v = x[i], cdf = 0.5 * std::erfc(-v / std::sqrt(2.0));
     ASSERT_NEAR(y[i], v * cdf, 1e-6 * (1.0 + std::abs(v))) << v;

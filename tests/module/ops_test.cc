@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "fsdp/module/relative_bias.h"
 #include "fsdp/module/torch.h"
 
 namespace fsdp {
@@ -42,9 +43,11 @@ void expect_same(const Inputs& values, const Function& ours, const Function& pla
 }
 
 Tensor heads_of(const Tensor& x, int64_t h) { return x.view({x.size(0), x.size(1), h, -1}).transpose(1, 2); }
-Tensor plain_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal) {
+Tensor plain_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal,
+                       const Tensor& bias = {}) {
   const int64_t group = q.size(1) / k.size(1);
   Tensor s = at::matmul(q, k.repeat_interleave(group, 1).transpose(-2, -1)) * scale;
+  if (bias.defined()) s = s + bias;
   if (causal) s = s.masked_fill(at::ones({q.size(2), k.size(2)}, at::kBool).triu(1 + k.size(2) - q.size(2)), -INFINITY);
   return at::matmul(at::softmax(s, -1), v.repeat_interleave(group, 1))
       .transpose(1, 2)
@@ -72,6 +75,9 @@ TEST_F(Operators, LinearWithAndWithoutBias) {
   expect_same(
       {with[0], with[1]}, [](const Inputs& i) { return ops::linear(i[0], i[1], {}); },
       [](const Inputs& i) { return at::linear(i[0], i[1]); });
+  expect_same(
+      {with[0], random({33, 17}), with[2]}, [](const Inputs& i) { return ops::linear(i[0], i[1], i[2], true); },
+      [](const Inputs& i) { return at::matmul(i[0], i[1]) + i[2]; });
 }
 
 TEST_F(Operators, Norms) {
@@ -136,6 +142,68 @@ TEST_F(Operators, AttentionOnPackedHeads) {
       });
 }
 
+TEST_F(Operators, AttentionOnPackedParts) {
+  expect_same(
+      {random({2, 70, 3 * 4 * 8})},
+      [](const Inputs& i) {
+        return ops::attention_packed(i[0], {4, 4, true, 0.3}, false);
+      },
+      [](const Inputs& i) {
+        const auto p = i[0].view({2, 70, 3, 4, 8}).unbind(2);
+        return plain_attention(p[0].transpose(1, 2), p[1].transpose(1, 2), p[2].transpose(1, 2), 0.3, true);
+      });
+}
+
+TEST_F(Operators, AttentionWithABiasThatAllSamplesShare) {
+  for (const bool causal : {true, false}) {
+    for (const int64_t keys : {5, 64, 150}) {
+      const int64_t steps = causal ? keys : 70;
+      expect_same(
+          {random({2, steps, 4 * 8}), random({2, keys, 4 * 8}), random({2, keys, 4 * 8}), random({4, steps, keys})},
+          [&](const Inputs& i) {
+            return ops::attention(i[0], i[1], i[2], {4, 4, causal, 1.0}, i[3]);
+          },
+          [&](const Inputs& i) {
+            return plain_attention(heads_of(i[0], 4), heads_of(i[1], 4), heads_of(i[2], 4), 1.0, causal, i[3]);
+          });
+    }
+  }
+}
+
+TEST_F(Operators, RelativeBucketsAreThoseOfT5) {
+  const auto both = [](std::int64_t d) { return ops::relative_bucket(d, 32, true, 128); };
+  const auto behind = [](std::int64_t d) { return ops::relative_bucket(d, 32, false, 128); };
+  // From Hugging Face T5Attention._relative_position_bucket.
+  const std::vector<std::int64_t> distances = {-300, -128, -64, -33, -16, -9, -8, -1, 0, 1, 7, 8, 20, 63, 64, 200};
+  std::vector<std::int64_t> got, got_behind;
+  for (const auto d : distances) got.push_back(both(d)), got_behind.push_back(behind(d));
+  EXPECT_THAT(got, testing::ElementsAre(15, 15, 14, 12, 10, 8, 8, 1, 0, 17, 23, 24, 26, 29, 30, 31));
+  EXPECT_THAT(got_behind, testing::ElementsAre(31, 31, 26, 21, 16, 9, 8, 1, 0, 0, 0, 0, 0, 0, 0, 0));
+}
+
+TEST_F(Operators, RelativeBiasIsTheTableByDistance) {
+  for (const bool both_ways : {true, false}) {
+    Tensor ids = at::empty({9, 40}, at::kLong);
+    for (std::int64_t i = 0; i < 9; ++i)
+      for (std::int64_t j = 0; j < 40; ++j)
+        ids.index_put_({at::tensor(i), at::tensor(j)}, at::tensor(ops::relative_bucket(j - i, 32, both_ways, 20)));
+    expect_same(
+        {random({32, 3})},
+        [&](const Inputs& i) {
+          return ops::relative_bias(i[0], {9, 40, 20, both_ways});
+        },
+        [&](const Inputs& i) {
+          return at::embedding(i[0], ids).permute({2, 0, 1});
+        });
+  }
+}
+
+TEST_F(Operators, MeanOverSteps) {
+  expect_same(
+      {random({3, 7, 10})}, [](const Inputs& i) { return ops::mean_steps(i[0]); },
+      [](const Inputs& i) { return i[0].mean(1); });
+}
+
 TEST_F(Operators, Activations) {
   expect_same(
       {random({2, 5, 70}), random({2, 5, 70})}, [](const Inputs& i) { return ops::swiglu(i[0], i[1]); },
@@ -143,6 +211,9 @@ TEST_F(Operators, Activations) {
   expect_same(
       {random({2, 5, 70})}, [](const Inputs& i) { return ops::gelu(i[0]); },
       [](const Inputs& i) { return at::gelu(i[0]); });
+  expect_same(
+      {random({2, 5, 70})}, [](const Inputs& i) { return ops::gelu(i[0], true); },
+      [](const Inputs& i) { return at::gelu(i[0], "tanh"); });
 }
 
 TEST_F(Operators, EmbeddingAddsTheGradientsOfRepeatedIds) {
