@@ -16,6 +16,7 @@
 #include "harness/cli/trials.h"
 #include "harness/sweep/quantities.h"
 #include "harness/trial/environment.h"
+#include "harness/trial/virtual_workers.h"
 #include "reports/csv.h"
 
 namespace harness::cli {
@@ -69,6 +70,7 @@ void sweep(const SweepFlags& flags) {
   options.command = command_words();
   options.environment = host_environment();
   options.stop = &catch_interrupts();
+  options.predictions_at_once = most_virtual_workers();
   ProgressLine line;
   SweepHooks hooks;
   hooks.before_case = [&](const SweepProgress& p, const SweepCase& c) { line.begin_case(p, c); };

@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
 #include "harness/sweep/boundary_runner.h"
 #include "harness/sweep/interleave.h"
+#include "harness/sweep/ordered_parallel.h"
 
 namespace harness {
 namespace {
@@ -61,6 +63,8 @@ void refuse_if_nothing_can_run(const std::vector<SweepCase>& cases) {
   if (none) throw fsdp::EnvironmentError(cases.front().environment_error);
 }
 
+bool runnable(const SweepCase& c) { return c.config_error.empty() && c.environment_error.empty(); }
+
 // A case that cannot run is a row with a reason.
 CaseRecord unrun_record(const SweepCase& c) {
   CaseRecord r;
@@ -70,7 +74,7 @@ CaseRecord unrun_record(const SweepCase& c) {
 }
 
 CaseRecord run_one(const SweepCase& c, const CasePlan& how, const RunCase& run) {
-  if (!c.config_error.empty() || !c.environment_error.empty()) return unrun_record(c);
+  if (!runnable(c)) return unrun_record(c);
   std::filesystem::create_directories(how.log_dir);
   CaseRecord r = run(c.settings, how);
   for (const std::string& w : setting_warnings(c.settings)) {
@@ -108,10 +112,18 @@ class Sweeping {
            Store& store)
       : spec_(spec), options_(options), run_(run), hooks_(hooks), store_(store) {}
 
+  // Stretches of predicted cases, and measured ones between them.
   void cases(const std::vector<SweepCase>& cases) {
+    std::vector<const SweepCase*> stretch;
     for (const SweepCase& c : cases) {
-      if (!finished_.count(c.id) && !run(c)) break;
+      if (finished_.count(c.id)) continue;
+      if (c.settings.device == "virtual" && runnable(c)) {
+        stretch.push_back(&c);
+      } else if (!predict(std::exchange(stretch, {})) || !run(c)) {
+        return;
+      }
     }
+    predict(stretch);
   }
 
   void interleaved(const std::vector<SweepCase>& cases) {
@@ -160,7 +172,7 @@ class Sweeping {
     const fsdp::Nanos begin = fsdp::steady_now();
     CaseRecord r = run_one(c, how, run_);
     if (stopped(options_) && r.status == Status::kSkipped) return std::nullopt;
-    if (c.config_error.empty() && c.environment_error.empty()) outcome.progress.spent += fsdp::steady_now() - begin;
+    if (runnable(c)) outcome.progress.spent += fsdp::steady_now() - begin;
     return r;
   }
 
@@ -181,9 +193,29 @@ class Sweeping {
     store_.write_case(r);
     ++progress.finished;
     ++progress.by_status[r.status];
-    if (c.config_error.empty() && c.environment_error.empty()) ++progress.ran;
+    if (runnable(c)) ++progress.ran;
     if (hooks_.after_case) hooks_.after_case(progress, c, r);
     return r;
+  }
+
+  // Several at once, kept in order. False: interrupted.
+  bool predict(const std::vector<const SweepCase*>& cases) {
+    using Kept = std::pair<CaseRecord, std::int64_t>;  // with the second in which it began
+    const auto work = [&](std::size_t i) {
+      const std::int64_t started = fsdp::wall_seconds();
+      return stopped(options_) ? Kept{} : Kept{run_one(*cases[i], plan_of(*cases[i]), run_), started};
+    };
+    fsdp::Nanos before = fsdp::steady_now();
+    ordered_parallel<Kept>(cases.size(), options_.predictions_at_once, work, [&](std::size_t i, Kept kept) {
+      if (stopped(options_) && kept.first.status == Status::kSkipped) outcome.interrupted = true;
+      if (outcome.interrupted) return false;
+      if (hooks_.before_case) hooks_.before_case(outcome.progress, *cases[i]);
+      const fsdp::Nanos now = fsdp::steady_now();
+      outcome.progress.spent += now - std::exchange(before, now);
+      keep(*cases[i], std::move(kept.first), kept.second);
+      return true;
+    });
+    return !outcome.interrupted;
   }
 
   // A row that a search did not need to run; stored once.

@@ -1,4 +1,5 @@
-// Runs the cases of a sweep, one after the other, into a results directory. Resumes: what is finished is not run again.
+// Runs the cases of a sweep, in order, into a results directory. Resumes: what is finished is not run again. Measured
+// cases run one after the other; predicted ones (device virtual) several at a time, and are kept in order all the same.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -12,7 +13,8 @@
 
 namespace harness {
 
-// What one case is run with. The trial room runs it (harness/trial/trial.h); tests give fakes.
+// What one case is run with. The trial room runs it (harness/trial/trial.h); tests give fakes. Predicted cases come
+// from several threads.
 struct CasePlan {
   RepeatPolicy repeat;
   bool trace = true;
@@ -28,7 +30,7 @@ struct SweepProgress {
   std::size_t resumed = 0;   // of those, from before this call
   std::size_t ran = 0;       // of those, in this call by a trial
   std::map<Status, std::size_t> by_status;
-  fsdp::Nanos spent = 0;  // in trials of this call
+  fsdp::Nanos spent = 0;  // in trials of this call; predictions at the same time count once
   // What is left at the mean pace of this call; 0 while nothing is known.
   fsdp::Nanos remaining() const;
 };
@@ -44,6 +46,7 @@ struct SweepOptions {
   std::string command;  // how to run the sweep again
   std::map<std::string, std::string> environment;
   const std::atomic<bool>* stop = nullptr;
+  std::size_t predictions_at_once = 1;  // a worker process each (about 130 MB)
 };
 
 struct SweepOutcome {

@@ -1,8 +1,20 @@
 #include "harness/trial/virtual_workers.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
+#include "harness/trial/environment.h"
+
 namespace harness {
+namespace {
+constexpr long kWorkerBytes = 256L << 20;  // LibTorch and a case: 130 MB and what a model of thousands of units needs
+}
+
+std::size_t most_virtual_workers() {
+  const long memory = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE);
+  return static_cast<std::size_t>(std::max(1L, std::min<long>(usable_cores(), memory / 2 / kWorkerBytes)));
+}
 
 VirtualWorkers& VirtualWorkers::instance() {
   static VirtualWorkers workers;

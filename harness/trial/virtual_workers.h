@@ -10,6 +10,9 @@
 
 namespace harness {
 
+// How many workers this machine carries at once: one a core, and no more than half of its memory holds.
+std::size_t most_virtual_workers();
+
 class VirtualWorkers {
  public:
   static VirtualWorkers& instance();

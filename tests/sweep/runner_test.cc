@@ -5,10 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <mutex>
 
 #include "fsdp/core/errors.h"
 
@@ -228,6 +232,92 @@ TEST_F(RunnerTest, AGateBelowThePrefetchDepthIsAWarningOfTheRow) {
   run_sweep(parse_spec("base: {max_inflight: 1}", "s.yaml"), options_, fake());
   EXPECT_THAT(Store::open(directory_).read_cases()[0].warnings,
               testing::ElementsAre(HasSubstr("below the prefetch depth")));
+}
+
+TEST_F(RunnerTest, PredictionsRunSeveralAtOnceAndAreKeptInOrder) {
+  const SweepSpec spec =
+      parse_spec("name: p\nbase: {device: virtual}\naxes: {seed: [0, 1, 2, 3, 4, 5, 6, 7]}\n", "s.yaml");
+  options_.predictions_at_once = 2;
+  std::mutex mutex;
+  std::condition_variable met;
+  int inside = 0, most = 0;
+  const RunCase together = [&](const CaseSettings& c, const CasePlan&) {
+    std::unique_lock lock(mutex);
+    most = std::max(most, ++inside);
+    met.notify_all();
+    // The first waits for company: one at a time would end this wait by its timeout, with `most` 1.
+    if (c.seed == 0) met.wait_for(lock, std::chrono::seconds(30), [&] { return most == 2; });
+    --inside;
+    CaseRecord r;
+    r.status = Status::kOk;
+    return r;
+  };
+  const SweepOutcome outcome = run_sweep(spec, options_, together);
+  EXPECT_EQ(most, 2);
+  EXPECT_EQ(outcome.progress.ran, 8u);
+  const auto cases = Store::open(directory_).read_cases();
+  ASSERT_EQ(cases.size(), 8u);
+  for (int i = 0; i < 8; ++i)
+    EXPECT_EQ(axes_text(cases[static_cast<std::size_t>(i)].axes), "seed=" + std::to_string(i));
+}
+
+TEST_F(RunnerTest, MeasuredCasesBetweenPredictedOnesRunAlone) {
+  const SweepSpec spec = parse_spec("name: m\naxes: {seed: [0, 1, 2], device: [virtual, cpu]}\n", "s.yaml");
+  options_.predictions_at_once = 4;
+  std::atomic<int> inside{0};
+  std::atomic<bool> alone{true};
+  const RunCase run = [&](const CaseSettings& c, const CasePlan&) {
+    const int with_me = ++inside;
+    if (c.device == "cpu" && with_me != 1) alone = false;
+    --inside;
+    CaseRecord r;
+    r.status = Status::kOk;
+    return r;
+  };
+  EXPECT_EQ(run_sweep(spec, options_, run).progress.finished, 6u);
+  EXPECT_TRUE(alone);
+  EXPECT_EQ(axes_text(Store::open(directory_).read_cases()[3].axes), "seed=1, device=cpu");
+}
+
+TEST_F(RunnerTest, StopAmongPredictionsKeepsWhatIsFinishedAndGoesOn) {
+  const SweepSpec spec =
+      parse_spec("name: p\nbase: {device: virtual}\naxes: {seed: [0, 1, 2, 3, 4, 5, 6, 7]}\n", "s.yaml");
+  options_.predictions_at_once = 2;
+  std::atomic<bool> stop{false};
+  options_.stop = &stop;
+  std::atomic<int> runs{0};
+  const RunCase run = [&](const CaseSettings& c, const CasePlan&) {
+    CaseRecord r;
+    r.status = c.seed == 3 ? Status::kSkipped : Status::kOk;
+    if (c.seed == 3) stop = true;
+    ++runs;
+    return r;
+  };
+  EXPECT_TRUE(run_sweep(spec, options_, run).interrupted);
+  const std::size_t kept = Store::open(directory_).read_cases().size();
+  EXPECT_LE(kept, 3u) << "the interrupted one has no row";
+  stop = false;
+  const RunCase rest = [](const CaseSettings&, const CasePlan&) {
+    CaseRecord r;
+    r.status = Status::kOk;
+    return r;
+  };
+  const SweepOutcome outcome = run_sweep(spec, options_, rest);
+  EXPECT_EQ(outcome.progress.finished, 8u);
+  EXPECT_EQ(outcome.progress.resumed, kept);
+}
+
+TEST_F(RunnerTest, AnErrorAmongPredictionsEndsTheSweepAsItself) {
+  const SweepSpec spec = parse_spec("name: p\nbase: {device: virtual}\naxes: {seed: [0, 1, 2, 3]}\n", "s.yaml");
+  options_.predictions_at_once = 3;
+  const RunCase run = [](const CaseSettings& c, const CasePlan&) {
+    if (c.seed == 1) throw fsdp::EnvironmentError("[trial] no rank program; build it");
+    CaseRecord r;
+    r.status = Status::kOk;
+    return r;
+  };
+  EXPECT_THROW(run_sweep(spec, options_, run), fsdp::EnvironmentError);
+  EXPECT_EQ(Store::open(directory_).read_cases().size(), 1u);
 }
 
 }  // namespace
