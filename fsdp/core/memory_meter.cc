@@ -38,11 +38,13 @@ void MemoryMeter::add(Bytes n, MemoryCategory c) {
   by_[i] += n;
   peak_by_[i] = std::max(peak_by_[i], by_[i]);
   if (live_ > peak_.total) peak_ = {live_, by_, context_};
+  if (observer_) observer_->added(n, c);
 }
 
 void MemoryMeter::sub(Bytes n, MemoryCategory c) {
   live_ -= n;
   by_[static_cast<std::size_t>(c)] -= n;
+  if (observer_) observer_->removed(n, c);
 }
 
 void MemoryMeter::reset_peak() {

@@ -37,6 +37,14 @@ struct MemoryPeak {
   MemoryContext where;        // what was running then
 };
 
+// Told of every byte in order: a model of an allocator below the counted bytes. It must outlive its meter's use.
+class MemoryObserver {
+ public:
+  virtual ~MemoryObserver() = default;
+  virtual void added(Bytes n, MemoryCategory c) = 0;
+  virtual void removed(Bytes n, MemoryCategory c) = 0;
+};
+
 class MemoryMeter {
  public:
   static constexpr Bytes kNoBudget = -1;
@@ -47,6 +55,7 @@ class MemoryMeter {
   void sub(Bytes n, MemoryCategory c);
 
   void set_budget(Bytes budget) { budget_ = budget; }
+  void set_observer(MemoryObserver* observer) { observer_ = observer; }
   void set_context(MemoryContext c) { context_ = c; }
   void set_unit_namer(std::string (*namer)(const void* self, UnitId), const void* self) {
     namer_ = namer, namer_self_ = self;
@@ -68,6 +77,7 @@ class MemoryMeter {
   BytesByCategory by_{}, peak_by_{};
   MemoryPeak peak_;
   MemoryContext context_;
+  MemoryObserver* observer_ = nullptr;
   std::string (*namer_)(const void*, UnitId) = nullptr;
   const void* namer_self_ = nullptr;
 };
