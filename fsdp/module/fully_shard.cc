@@ -94,10 +94,13 @@ class ShardedModel::Impl {
     }
   }
 
-  void leave(UnitId u, const Tensors& outputs) {
-    for (const at::Tensor& t : outputs)
-      if (t.defined() && t.requires_grad())
-        t.register_hook([this, u](const at::Tensor&) { scheduler_.pre_backward(u); });
+  void leave(UnitId u, Tensors& outputs) {
+    const std::optional<Dtype> wanted = units_.at(u).spec.options.output_dtype;
+    for (at::Tensor& t : outputs) {
+      if (!t.defined()) continue;
+      if (t.requires_grad()) t.register_hook([this, u](const at::Tensor&) { scheduler_.pre_backward(u); });
+      if (wanted && at::isFloatingType(t.scalar_type())) t = ops::cast(t, torch_dtype(*wanted));
+    }
     for (const auto& p : units_.at(u).parameters) p->set({});
     scheduler_.post_forward(u);
   }

@@ -4,7 +4,8 @@
 // such) and fills it element by element from the counter-based rule: no rank ever holds the whole model. At the unit's
 // first module the scheduler brings the full parameters and the module's parameters become views of them; a node in the
 // autograd graph stands for that moment, and when backward reaches it, it hands the unit's gradients to the scheduler.
-// A unit of bf16 parameters takes floating inputs over as bf16; outputs keep the type they have.
+// A unit of bf16 parameters takes floating inputs over as bf16; outputs keep the type they have, unless the unit names
+// one (output_dtype).
 //
 // The full buffer is freed and refilled by swapping its storage's data pointer, so what autograd saved stays valid.
 //

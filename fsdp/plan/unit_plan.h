@@ -20,6 +20,7 @@ struct UnitOptions {
   int reshard_group = 0;  // > 1: after forward keep a copy sharded over this many ranks
   Dtype param_dtype = Dtype::kFloat32;
   Dtype reduce_dtype = Dtype::kFloat32;
+  std::optional<Dtype> output_dtype;  // what floating outputs are cast to when they leave the unit; absent: as they are
   Layout layout = Layout::kFlat;  // of the whole plan; a plan file does not set it
 };
 

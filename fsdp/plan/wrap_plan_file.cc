@@ -11,8 +11,8 @@
 namespace fsdp {
 namespace {
 
-const std::vector<std::string> kLineKeys = {"match", "strategy", "param_dtype", "reduce_dtype",
-                                            "reshard_after_forward"};
+const std::vector<std::string> kLineKeys = {"match",        "strategy",     "param_dtype",
+                                            "reduce_dtype", "output_dtype", "reshard_after_forward"};
 
 std::string list(const std::vector<std::string>& names) {
   std::string text;
@@ -54,6 +54,16 @@ Dtype dtype_of(const std::string& key, const std::string& text) {
     if (text == name_of(d)) return d;
   }
   refuse(key, text, "fp32, bf16");
+}
+
+void set_output_dtype(UnitOptions& o, const std::string& text) {
+  if (text == "auto") {
+    o.output_dtype.reset();
+  } else if (text == name_of(Dtype::kFloat32) || text == name_of(Dtype::kBFloat16)) {
+    o.output_dtype = dtype_of("output_dtype", text);
+  } else {
+    refuse("output_dtype", text, "auto, fp32, bf16");
+  }
 }
 
 void set_reshard(UnitOptions& o, const std::string& text) {
@@ -169,6 +179,8 @@ void apply_unit_option(UnitOptions& options, const std::string& key, const std::
     options.param_dtype = dtype_of(key, text);
   } else if (key == "reduce_dtype") {
     options.reduce_dtype = dtype_of(key, text);
+  } else if (key == "output_dtype") {
+    set_output_dtype(options, text);
   } else if (key == "reshard_after_forward") {
     set_reshard(options, text);
   } else {

@@ -41,8 +41,9 @@ using WrapPolicy = std::variant<WrapRoot, WrapBlocks, WrapSublayer, WrapSize, Wr
 WrapPolicy parse_wrap(const std::string& text, const UnitOptions& defaults);
 WrapPlan parse_wrap_plan(const std::string& yaml_text, const std::string& file_name, const UnitOptions& defaults);
 
-// Sets one of strategy, param_dtype, reduce_dtype, reshard_after_forward from text, with the values of the settings.
-// Throws ConfigError "KEY: 'TEXT' is not ...; allowed: ..." without a place: the caller knows where it stood.
+// Sets one of strategy, param_dtype, reduce_dtype, output_dtype, reshard_after_forward from text, with the values of
+// the settings. Throws ConfigError "KEY: 'TEXT' is not ...; allowed: ..." without a place: the caller knows where it
+// stood.
 void apply_unit_option(UnitOptions& options, const std::string& key, const std::string& text);
 // `*` matches any run of characters but a dot; everything else matches itself.
 bool path_matches(std::string_view pattern, std::string_view path);

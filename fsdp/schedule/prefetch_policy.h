@@ -8,16 +8,17 @@
 
 namespace fsdp {
 
-// The window of the next `depth` units after `position` in `order` that have something to gather at all; units that
+// The window of the next `depth` units from `next` on in `order` that have something to gather at all; units that
 // never gather are passed over without counting (a replicated norm between two blocks must not end the lookahead).
 // Fills `out` with the window in order; whether a unit of it is gathered already is for the caller to see.
-void prefetch_window(std::span<const UnitId> order, std::size_t position, int depth, std::span<const char> gathers,
+void prefetch_window(std::span<const UnitId> order, std::size_t next, int depth, std::span<const char> gathers,
                      std::vector<UnitId>& out);
 
 // Records one pass and follows the record of the pass before it.
 class PassOrder {
  public:
-  // An order given by the user is followed as it is and never replaced.
+  // An order given by the user is followed as it is and never replaced. A unit that it does not name leaves the place
+  // in it where it was, which is before its first unit when the pass begins.
   void fix(std::vector<UnitId> order);
 
   void begin();
@@ -27,13 +28,16 @@ class PassOrder {
   bool end();
 
   bool following() const { return following_; }
+  bool fixed() const { return !fixed_.empty(); }
+  bool at_first_unit() const { return visits_ <= 1; }  // whose gather nobody could have asked for earlier
   std::span<const UnitId> order() const { return fixed_.empty() ? std::span<const UnitId>(recorded_) : fixed_; }
-  std::size_t position() const { return position_; }  // of the unit visited last, within order()
+  std::size_t next() const { return next_; }  // place in order() behind the unit visited last
 
  private:
   std::vector<UnitId> fixed_, recorded_, seen_;
   bool following_ = false;
-  std::size_t position_ = 0;
+  std::size_t next_ = 0;
+  int visits_ = 0;  // in this pass
 };
 
 }  // namespace fsdp

@@ -120,7 +120,7 @@ void Scheduler::State::prefetch() {
   const PassOrder& order = order_of(pass);
   const int depth = depth_of(pass);
   if (depth == 0 || !order.following()) return;
-  prefetch_window(order.order(), order.position(), depth, gathers, window);
+  prefetch_window(order.order(), order.next(), depth, gathers, window);
   for (UnitId next : window)
     if (!gather(next, true)) break;
 }
@@ -132,7 +132,7 @@ void Scheduler::State::demand(UnitId u) {
   if (unit.prefetched) {
     ++stats.prefetch_hits;
     unit.prefetched = false;
-  } else if (unit.state.needs_gather() && depth_of(pass) > 0 && !order.order().empty() && order.position() > 0) {
+  } else if (unit.state.needs_gather() && depth_of(pass) > 0 && !order.order().empty() && !order.at_first_unit()) {
     ++stats.prefetch_misses;
   }
   gather(u, false);

@@ -68,6 +68,7 @@ void Scheduler::State::enter(Pass p) {
   leave();
   pass = p;
   active.clear();
+  unused_before = stats.prefetch_unused;
   if (p == Pass::kForward || p == Pass::kBackward) order_of(p).begin();
 }
 
@@ -76,6 +77,16 @@ void Scheduler::State::leave() {
   if (order_of(pass).end())
     changed("the " + std::string(name_of(pass)) + " pass ended before all units of the last one had run");
   free_unused();
+  tell_mistargets();
+}
+
+void Scheduler::State::tell_mistargets() {
+  const std::int64_t unused = stats.prefetch_unused - unused_before;
+  if (unused == 0 || !order_of(pass).fixed()) return;
+  if (std::exchange(told_mistargets[pass == Pass::kBackward ? 1 : 0], true)) return;
+  warnings.push_back("prefetch_order: " + std::to_string(unused) + " gathers ahead in one " +
+                     std::string(name_of(pass)) +
+                     " pass were freed unused, because other units ran first; name the units in the order they run");
 }
 
 void Scheduler::State::changed(const std::string& what) {

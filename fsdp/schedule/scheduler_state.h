@@ -57,6 +57,7 @@ struct Scheduler::State {
   void enter(Pass p);
   void leave();
   void changed(const std::string& what);
+  void tell_mistargets();  // once per pass of a given order
   void visit(UnitId u);
 
   // Gathering.
@@ -117,6 +118,8 @@ struct Scheduler::State {
     Pass pass;
   } last{CollectiveKind::kBarrier, kNoUnit, Pass::kNone};
   SchedulerStats stats;
+  std::int64_t unused_before = 0;            // stats.prefetch_unused when the pass began
+  bool told_mistargets[2] = {false, false};  // forward, backward: of an order that the user gave
   std::vector<std::string> warnings;
   VerbLog* log = nullptr;
 };

@@ -114,6 +114,11 @@ std::string case_json(const CaseRecord& r) {
   out["unit_table"] = unit_table(r);
   out["unit_metrics"] = unit_metrics(r);
   out["ranks"] = ranks(r);
+  if (r.prefetch) {
+    const PrefetchCounts& p = *r.prefetch;
+    out["prefetch"] = {
+        {"hits", p.hits}, {"misses", p.misses}, {"unused", p.unused}, {"order_changes", p.order_changes}};
+  }
   Json settings = Json::object();
   for (const auto& [name, value] : r.settings) settings[name] = value;
   out["settings"] = settings;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "fsdp/plan/wrap_policy.h"
 #include "fsdp/schedule/scripted_step.h"
+#include "harness/trial/case_units.h"
 
 namespace harness::cli {
 namespace {
@@ -54,8 +54,7 @@ std::string cause_of(const fsdp::MemoryPrediction& p, const std::vector<PlanUnit
 PlanView make_plan_view(const CaseSettings& c) {
   validate_for_plan(c);
   const fsdp::ModuleTree tree = describe_model(model_of(c));
-  const fsdp::UnitPlan plan =
-      fsdp::make_unit_plan(tree, fsdp::parse_wrap(c.wrap, unit_options_of(c)), unit_options_of(c));
+  const fsdp::UnitPlan plan = plan_of(c);
   PlanView view;
   view.notes = plan.notes;
   for (const std::string& w : setting_warnings(c)) view.notes.push_back(w);
@@ -70,7 +69,7 @@ PlanView make_plan_view(const CaseSettings& c) {
   find_largest(view);
   const fsdp::MemoryPrediction p =
       fsdp::predict_memory(traits, bytes, fsdp::make_script(tree, plan, c.checkpoint == "block"),
-                           scheduler_options_of(c), c.world, {c.accumulate, c.accumulate_sync == "every"});
+                           scheduler_options_of(c, plan), c.world, {c.accumulate, c.accumulate_sync == "every"});
   view.at_peak = p.peak.at_peak;
   view.category_peaks = p.category_peaks;
   view.peak_bytes = p.peak.total;

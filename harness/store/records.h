@@ -43,6 +43,11 @@ struct StepRow {  // one traced step of one rank
   Partition classes{};
 };
 
+// What became of gathers ahead of their unit's turn, in one step of a rank (fsdp::SchedulerStats). Not in the database.
+struct PrefetchCounts {
+  std::int64_t hits = 0, misses = 0, unused = 0, order_changes = 0;
+};
+
 // One case, whatever became of it. Absent numbers are std::nullopt: an empty CSV field, JSON null.
 struct CaseRecord {
   std::string id;
@@ -67,6 +72,7 @@ struct CaseRecord {
   std::optional<double> overlap_pct;
   std::optional<std::int64_t> collectives;        // per step and rank
   std::optional<fsdp::Bytes> communicated_bytes;  // sent per step and rank, ring formulas, padded sizes
+  std::optional<PrefetchCounts> prefetch;
   std::optional<double> observer_ratio;
   bool emulated = false, predicted = false;
 

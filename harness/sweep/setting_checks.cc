@@ -116,6 +116,8 @@ std::string reshard(const std::string& text) { return unit_option("reshard_after
 std::string param_dtype(const std::string& text) { return unit_option("param_dtype", text); }
 std::string reduce_dtype(const std::string& text) { return unit_option("reduce_dtype", text); }
 
+std::string output_dtype(const std::string& text) { return unit_option("output_dtype", text); }
+std::string buffer_dtype(const std::string& text) { return one_of(text, {"fp32", "bf16"}); }
 std::string backward_prefetch(const std::string& text) {
   const auto [head, depth] = head_and_rest(text);
   if (text == "none" || text == "post" || text == "pre") return text;

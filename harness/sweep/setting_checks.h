@@ -22,6 +22,8 @@ std::string max_inflight(const std::string& text);
 std::string communicator(const std::string& text);
 std::string param_dtype(const std::string& text);
 std::string reduce_dtype(const std::string& text);
+std::string output_dtype(const std::string& text);
+std::string buffer_dtype(const std::string& text);
 std::string layout(const std::string& text);
 std::string checkpoint(const std::string& text);
 std::string optimizer(const std::string& text);

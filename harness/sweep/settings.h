@@ -40,6 +40,8 @@ struct CaseSettings {
   std::string reduce_scatter_communicator = "shared";
   std::string param_dtype = "fp32";
   std::string reduce_dtype = "fp32";
+  std::string output_dtype = "auto";
+  std::string buffer_dtype = "fp32";
   std::string layout = "flat";
   std::string checkpoint = "none";
   std::string optimizer = "adamw";

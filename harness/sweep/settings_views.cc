@@ -30,8 +30,6 @@ constexpr Refusal kRefusals[] = {
     {[](const CaseSettings& c) { return c.device == "cuda"; }, false, true,
      "[device] this shardscope is built without CUDA, which this version does not have yet; use --device cpu, or "
      "--device virtual to predict a GPU node"},
-    {[](const CaseSettings& c) { return c.prefetch_order != "recorded"; }, true, false,
-     "[prefetch_order] a file is not in this version; use recorded"},
     {[](const CaseSettings& c) { return c.device != "virtual" && !c.hardware.empty(); }, true, false,
      "[hardware] is for device virtual alone; leave it out, or use --device virtual"},
     {[](const CaseSettings& c) { return c.device != "virtual" && !c.network.empty(); }, true, false,
@@ -147,6 +145,7 @@ fsdp::UnitOptions unit_options_of(const CaseSettings& c) {
   o.layout = c.layout == "per_parameter" ? fsdp::Layout::kPerParameter : fsdp::Layout::kFlat;
   return o;
 }
+  fsdp::apply_unit_option(o, "output_dtype", c.output_dtype);
 
 fsdp::SchedulerOptions scheduler_options_of(const CaseSettings& c) {
   fsdp::SchedulerOptions o;
@@ -190,8 +189,8 @@ fsdp::Bytes memory_budget_of(const CaseSettings& c) {
 
 fsdp::Nanos step_timeout_of(const CaseSettings& c) { return parse_nanos(c.step_timeout); }
 
-// Only settings that differ from their defaults enter, so that a setting added later leaves old ids alone; a plan file
-// or a config.json counts by its content.
+// Only settings that differ from their defaults enter, so that a setting added later leaves old ids alone; a plan
+// file, a prefetch order or a config.json counts by its content.
 std::string case_id(const CaseSettings& c) {
   std::string canonical;
   for (std::size_t i = 0; i < setting_table().size(); ++i) {
@@ -212,3 +211,4 @@ std::string case_id(const CaseSettings& c) {
 }
 
 }  // namespace harness
+  if (c.prefetch_order != "recorded") canonical += file_content(c.prefetch_order);

@@ -135,7 +135,8 @@ class SpecReader {
   // Files named in a spec are looked for here, then beside the spec.
   std::string beside_spec(const std::string& name, const std::string& text) const {
     const bool plan = name == "wrap" && text.rfind("plan:", 0) == 0;
-    if (!plan && !(name == "model" && text.find(".json") != std::string::npos)) return text;
+    const bool order = name == "prefetch_order" && text != "recorded";
+    if (!plan && !order && !(name == "model" && text.find(".json") != std::string::npos)) return text;
     const std::string head = plan ? "plan:" : "", path = text.substr(head.size());
     const fs::path beside = fs::path(spec_.file).parent_path() / path;
     std::error_code ignored;

@@ -131,6 +131,7 @@ void fill_results(CaseRecord& record, const CaseSettings& settings, const std::v
       results, [](const RankResult& r) -> auto& { return r.gradient_square_sums; },
       [](double s) { return std::sqrt(s); });
   fill_memory(record, settings, results);
+  record.prefetch = results.front().prefetch;  // ranks agree on what they gather
   record.collectives = 0;
   record.communicated_bytes = 0;
   for (const RankResult& r : results) {

@@ -1,5 +1,11 @@
 #include "harness/trial/case_units.h"
 
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "fsdp/core/errors.h"
+#include "fsdp/plan/prefetch_order.h"
 #include "fsdp/plan/wrap_policy.h"
 #include "fsdp/schedule/scripted_step.h"
 
@@ -7,7 +13,22 @@ namespace harness {
 
 fsdp::UnitPlan plan_of(const CaseSettings& c) {
   const fsdp::UnitOptions defaults = unit_options_of(c);
-  return fsdp::make_unit_plan(describe_model(model_of(c)), fsdp::parse_wrap(c.wrap, defaults), defaults);
+  fsdp::UnitPlan plan = fsdp::make_unit_plan(describe_model(model_of(c)), fsdp::parse_wrap(c.wrap, defaults), defaults);
+  scheduler_options_of(c, plan);
+  return plan;
+}
+
+fsdp::SchedulerOptions scheduler_options_of(const CaseSettings& c, const fsdp::UnitPlan& plan) {
+  fsdp::SchedulerOptions o = scheduler_options_of(c);
+  if (c.prefetch_order == "recorded") return o;
+  std::ifstream in(c.prefetch_order, std::ios::binary);
+  if (!in)
+    throw fsdp::ConfigError("[prefetch_order] cannot read " + c.prefetch_order + "; give a file with unit names");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  fsdp::PrefetchOrder order = fsdp::parse_prefetch_order(text, c.prefetch_order, plan);
+  o.forward_order = std::move(order.forward);
+  o.backward_order = std::move(order.backward);
+  return o;
 }
 
 std::vector<UnitRecord> unit_records(const CaseSettings& c, const fsdp::UnitPlan& plan) {

@@ -9,8 +9,10 @@
 
 namespace harness {
 
-// Throws fsdp::ConfigError, for instance when no module matches the wrap.
+// Throws fsdp::ConfigError, for instance when no module matches the wrap or a file names units that there are not.
 fsdp::UnitPlan plan_of(const CaseSettings& settings);
+// With the order of `prefetch_order`, by the plan's units. Throws fsdp::ConfigError, for instance for an unknown unit.
+fsdp::SchedulerOptions scheduler_options_of(const CaseSettings& settings, const fsdp::UnitPlan& plan);
 std::vector<UnitRecord> unit_records(const CaseSettings& settings, const fsdp::UnitPlan& plan);
 
 }  // namespace harness

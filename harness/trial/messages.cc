@@ -1,5 +1,6 @@
 #include "harness/trial/messages.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -98,6 +99,7 @@ Json result_json(const RankResult& r) {
           {"traced_step_ns", r.traced_step_ns},
           {"collectives_per_step", r.collectives_per_step},
           {"communicated_bytes_per_step", r.communicated_bytes_per_step},
+          {"prefetch", {r.prefetch.hits, r.prefetch.misses, r.prefetch.unused, r.prefetch.order_changes}},
           {"warnings", r.warnings},
           {"environment", r.environment}};
 }
@@ -117,6 +119,8 @@ RankResult result_from(const Json& j) {
   r.traced_step_ns = j.at("traced_step_ns").get<std::vector<fsdp::Nanos>>();
   r.collectives_per_step = j.at("collectives_per_step");
   r.communicated_bytes_per_step = j.at("communicated_bytes_per_step");
+  const auto prefetch = j.at("prefetch").get<std::array<std::int64_t, 4>>();
+  r.prefetch = {prefetch[0], prefetch[1], prefetch[2], prefetch[3]};
   r.warnings = j.at("warnings").get<std::vector<std::string>>();
   r.environment = j.at("environment").get<std::map<std::string, std::string>>();
   return r;

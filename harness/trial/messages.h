@@ -54,6 +54,7 @@ struct RankResult {
   std::vector<fsdp::Nanos> traced_step_ns;
   std::int64_t collectives_per_step = 0;
   fsdp::Bytes communicated_bytes_per_step = 0;
+  PrefetchCounts prefetch;  // of the last step
   std::vector<std::string> warnings;
   std::map<std::string, std::string> environment;  // LibTorch version, CPU capability, threads, ...
 };

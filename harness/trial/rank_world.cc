@@ -114,10 +114,11 @@ fsdp::UnitPlan named(fsdp::UnitPlan plan, RankProgress& progress) {
 }
 }  // namespace
 
-TrainerSettings trainer_settings_of(const CaseSettings& c) {
+TrainerSettings trainer_settings_of(const CaseSettings& c, const fsdp::UnitPlan& plan) {
   TrainerSettings t;
   t.model = model_of(c);
   t.model.seq = seq_of(c);
+  if (c.buffer_dtype == "bf16") t.model.buffer_dtype = fsdp::Dtype::kBFloat16;
   t.batch = c.batch;
   t.seed = c.seed;
   t.optimizer = c.optimizer;
@@ -125,8 +126,13 @@ TrainerSettings trainer_settings_of(const CaseSettings& c) {
   t.sync_every = c.accumulate_sync == "every";
   t.checkpoint = c.checkpoint == "block";
   t.clip = clip_of(c);
-  t.scheduler = scheduler_options_of(c);
+  t.scheduler = scheduler_options_of(c, plan);
   return t;
+}
+
+PrefetchCounts prefetch_counts(const fsdp::SchedulerStats& before, const fsdp::SchedulerStats& after) {
+  return {after.prefetch_hits - before.prefetch_hits, after.prefetch_misses - before.prefetch_misses,
+          after.prefetch_unused - before.prefetch_unused, after.order_changes - before.order_changes};
 }
 
 class RankWorld::Impl {
@@ -140,7 +146,7 @@ class RankWorld::Impl {
         maker_(job_),
         collectives_(device_, make_transports(job_, plan_, maker_)),
         watched_(collectives_, progress),
-        trainer_(trainer_settings_of(job.settings), plan_, device_, watched_, meter_.meter) {
+        trainer_(trainer_settings_of(job.settings, plan_), plan_, device_, watched_, meter_.meter) {
     result_.rank = job.rank;
   }
   ~Impl() { device_.cancel(); }  // lanes may still write into the trainer's buffers
@@ -149,7 +155,9 @@ class RankWorld::Impl {
 
   void step() {
     watched_.take_counts();
+    const fsdp::SchedulerStats before = trainer_.scheduler().stats();
     const StepResult r = trainer_.step();
+    result_.prefetch = prefetch_counts(before, trainer_.scheduler().stats());
     const WatchedCollectives::Counts counts = watched_.take_counts();
     result_.collectives_per_step = counts.calls;
     result_.communicated_bytes_per_step = counts.sent;

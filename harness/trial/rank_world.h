@@ -36,7 +36,10 @@ class RankWorld {
   std::unique_ptr<Impl> impl_;
 };
 
-TrainerSettings trainer_settings_of(const CaseSettings& settings);
+TrainerSettings trainer_settings_of(const CaseSettings& settings, const fsdp::UnitPlan& plan);
+
+// What one step adds to a scheduler's counts.
+PrefetchCounts prefetch_counts(const fsdp::SchedulerStats& before, const fsdp::SchedulerStats& after);
 
 // LibTorch's version, the instruction sets in use, threads.
 std::map<std::string, std::string> torch_environment();

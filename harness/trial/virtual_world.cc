@@ -102,7 +102,7 @@ class VirtualWorld {
         progress_(progress) {
     progress.set_unit_names(names_of(plan_));
     meter_.set_budget(memory_budget_of(job.settings));
-    TrainerSettings t = trainer_settings_of(job.settings);
+    TrainerSettings t = trainer_settings_of(job.settings, plan_);
     t.meta = true;
     trainer_ = std::make_unique<Trainer>(t, plan_, device_, watched_, meter_);
   }
@@ -117,7 +117,9 @@ class VirtualWorld {
     const fsdp::Nanos begin = device_.next_begin(fsdp::Lane::kCompute);
     device_.set_recording(with_spans);
     step();
+    const fsdp::SchedulerStats before = trainer_->scheduler().stats();
     out.step_ns = device_.next_begin(fsdp::Lane::kCompute) - begin;
+    out.result.prefetch = prefetch_counts(before, trainer_->scheduler().stats());
     fill(out.result, c);
     return out;
   }

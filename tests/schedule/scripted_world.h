@@ -46,6 +46,11 @@ class ScriptedWorld {
 
   std::vector<UnitTraits>& traits() { return traits_; }
   Script& script() { return script_; }
+  // Of the unit's full parameters; before the first step.
+  void set_bytes(UnitId u, Bytes n) {
+    const auto i = static_cast<std::size_t>(u);
+    traits_[i].unsharded_bytes = bytes_[i].unsharded = n;
+  }
   Scheduler& scheduler() {
     if (!scheduler_) {
       memory_ = std::make_unique<CountingUnitMemory>(bytes_, std::vector<bool>(bytes_.size(), false), meter_);

@@ -148,8 +148,6 @@ TEST(Settings, WhatThisVersionDoesNotDoIsRefusedWithASentence) {
   EXPECT_EQ(refusal("device", "cuda"),
             "environment [device] this shardscope is built without CUDA, which this version does not have yet; use "
             "--device cpu, or --device virtual to predict a GPU node");
-  EXPECT_THAT(refusal("prefetch_order", "order.txt"),
-              testing::AllOf(testing::StartsWith("[prefetch_order]"), HasSubstr("not in this version")));
   for (const auto& [name, text] : std::vector<std::pair<std::string, std::string>>{
            {"hardware", "h100-sxm"}, {"network", "x"}, {"ranks_per_node", "2"}}) {
     EXPECT_THAT(refusal(name, text),
