@@ -4,47 +4,11 @@
 #include <cctype>
 #include <utility>
 
-#include "reports/page_data.h"
+#include "reports/page_template.h"
 #include "reports/web_assets.h"
 
 namespace reports {
 namespace {
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
-// Each mark is looked for in the template only, never in what was put in.
-std::string filled(std::string_view page, const std::vector<std::pair<std::string_view, std::string_view>>& parts) {
-  std::string out;
-  std::size_t at = 0;
-  for (const auto& [mark, text] : parts) {
-    const std::size_t found = page.find(mark, at);
-    if (found == std::string_view::npos) continue;
-    out.append(page.substr(at, found - at)).append(text);
-    at = found + mark.size();
-  }
-  return out.append(page.substr(at));
-}
 
 bool plain_word(const std::string& s) {
   return !s.empty() && std::all_of(s.begin(), s.end(), [](unsigned char c) {
@@ -67,10 +31,7 @@ void add_answer(std::string& out, const Answer& a) {
 }  // namespace
 
 std::string report_html(const std::vector<ReportInput>& inputs, const ReportOptions& options) {
-  const std::string data = report_json(inputs, options);
-  return filled(
-      kPageHtml,
-      {{"{{title}}", escaped(options.title)}, {"{{style}}", kStyleCss}, {"{{data}}", data}, {"{{script}}", kPageJs}});
+  return filled_page(kPageHtml, options.title, report_json(inputs, options), kPageJs);
 }
 
 std::string report_text(const ReportInput& input) {

@@ -15,6 +15,7 @@ struct ReportOptions {
   std::string title = "shardscope report";
   std::map<std::string, std::string> defaults;  // settings that the command to re-run a case may leave out
   std::size_t timeline_budget = 1'100'000;      // bytes of all timelines in the page; what is left out is told
+  std::size_t data_budget = 1'850'000;          // bytes of all data: timelines get at most what the rest leaves
 };
 
 // Everything that came from outside (names, reasons, specs) is data of the page and can neither run nor load anything.

@@ -86,7 +86,8 @@ void write_memory(JsonWriter& json, const CaseRecord& c) {
   for (const auto& r : c.ranks) {
     std::vector<fsdp::Nanos> steps = r.step_ns;
     std::sort(steps.begin(), steps.end());
-    json.begin_array().value(r.rank).value(r.peak.total).value(r.peak_cause);
+    json.begin_array().value(r.rank).value(r.peak.total);
+    r.peak_cause == c.peak_cause ? json.null() : json.value(r.peak_cause);  // null: as the case
     steps.empty() ? json.null() : json.value(steps[steps.size() / 2]);
     json.end_array();
   }
@@ -226,15 +227,11 @@ void write_workloads(JsonWriter& json, const ReportInput& input, const SweepShap
   json.end_array();
 }
 
-void write_sweep(JsonWriter& json, const ReportInput& input, const ReportOptions& options, std::size_t budget) {
-  const SweepShape shape = shape_of(input);
-  std::vector<Findings> findings;
-  for (const Workload& w : shape.workloads) findings.push_back(find(input, shape, w));
-  const Timelines timelines = pack_timelines(input.cases, by_importance(findings, input.cases.size()), budget);
-
+void write_sweep(JsonWriter& json, const ReportInput& input, const SweepShape& shape,
+                 const std::vector<Findings>& findings, const ReportOptions& options) {
   const auto& s = input.sweep;
   json.begin_object().field("name", s.name).field("hash", s.spec_hash).field("created_at", s.created_at);
-  json.field("schema_version", s.schema_version);
+  json.field("schema_version", s.schema_version).field("folder", input.folder);
   json.key("command").value(std::string_view(s.command), kCommandLimit);
   json.key("spec").value(std::string_view(s.spec_text), kSpecLimit);
   const auto environment = common_environment(input);
@@ -243,19 +240,35 @@ void write_sweep(JsonWriter& json, const ReportInput& input, const ReportOptions
   write_constants(json, input);
   write_axes(json, shape);
   write_workloads(json, input, shape, findings);
-  json.key("timelines").begin_object().field("with_spans", timelines.with_spans);
-  json.field("embedded", timelines.embedded).field("all_ranks", timelines.all_ranks).end_object();
 
   SharedTables tables;
   json.key("cases").begin_array();
   for (std::size_t i = 0; i < input.cases.size(); ++i) {
-    CaseRecord c = input.cases[i];
-    c.environment = without(c.environment, environment);
-    c.environment.erase("command");
-    write_case(json, c, shape.at[i], timelines.packed[i], options, tables);
+    write_case(json, input.cases[i], shape.at[i], environment, options, tables);
   }
   json.end_array();
   tables.write(json);
+  json.end_object();
+}
+
+// [[predicted sweep, case, measured sweep, case], ...]
+void write_predictions(JsonWriter& json, const std::vector<ReportInput>& inputs) {
+  json.key("predictions").begin_array();
+  for (const PredictedPair& p : predicted_pairs(inputs)) {
+    json.begin_array().value(p.predicted.sweep).value(p.predicted.index);
+    json.value(p.measured.sweep).value(p.measured.index).end_array();
+  }
+  json.end_array();
+}
+
+// One sweep's: what of it is in the page; by case its packed text ("" where there is none) and the uncertainty of its
+// ranks' clocks.
+void write_timelines(JsonWriter& json, const Timelines& t) {
+  json.begin_object().field("with_spans", t.with_spans).field("embedded", t.embedded).field("all_ranks", t.all_ranks);
+  json.key("packed").begin_array();
+  for (const std::string& text : t.packed) json.value(std::string_view(text), text.size());
+  json.end_array();
+  write_array(json, "clock_ns", t.clock_uncertainty);
   json.end_object();
 }
 
@@ -287,11 +300,15 @@ void SharedTables::write(JsonWriter& json) const {
   for (const std::string& text : units_) json.raw(text);
   json.end_array().key("environments").begin_array();
   for (const std::string& text : environments_) json.raw(text);
-  json.end_array();
+  const std::string policies = policies_.packed();
+  json.end_array().key("policies").value(std::string_view(policies), policies.size());
 }
 
-void write_case(JsonWriter& json, const CaseRecord& c, const std::vector<int>& at, const std::string& packed_timeline,
-                const ReportOptions& options, SharedTables& tables) {
+void write_case(JsonWriter& json, const CaseRecord& c, const std::vector<int>& at,
+                const std::map<std::string, std::string>& known_environment, const ReportOptions& options,
+                SharedTables& tables) {
+  auto environment = without(c.environment, known_environment);
+  environment.erase("command");
   json.begin_object().field("id", c.id).field("status", harness::name_of(c.status));
   if (!c.reason.empty()) json.key("reason").value(std::string_view(c.reason), kReasonLimit);
   write_array(json, "at", at);
@@ -299,11 +316,11 @@ void write_case(JsonWriter& json, const CaseRecord& c, const std::vector<int>& a
   write_details(json, c);
   write_top_parts(json, c);
   write_memory(json, c);
-  json.field("unit_table", tables.add(c.unit_table)).field("environment", tables.add(c.environment));
+  json.field("unit_table", tables.add(c.unit_table)).field("environment", tables.add(environment));
+  json.field("policy", tables.policies().add(c));
   write_array(json, "warnings", c.warnings, 20);
   json.field("started_at", c.started_at).field("finished_at", c.finished_at);
   json.key("command").value(std::string_view(rerun_command(c, options.defaults)), kCommandLimit);
-  if (!packed_timeline.empty()) json.key("timeline").value(std::string_view(packed_timeline), packed_timeline.size());
   json.end_object();
 }
 
@@ -325,10 +342,26 @@ void write_findings(JsonWriter& json, const Findings& f) {
 }
 
 std::string report_json(const std::vector<ReportInput>& inputs, const ReportOptions& options) {
+  std::vector<std::vector<std::size_t>> orders;
   JsonWriter json;
   json.begin_object().field("title", options.title).key("sweeps").begin_array();
-  const std::size_t share = options.timeline_budget / std::max<std::size_t>(1, inputs.size());
-  for (const ReportInput& input : inputs) write_sweep(json, input, options, share);
+  for (const ReportInput& input : inputs) {
+    const SweepShape shape = shape_of(input);
+    std::vector<Findings> findings;
+    for (const Workload& w : shape.workloads) findings.push_back(find(input, shape, w));
+    write_sweep(json, input, shape, findings, options);
+    orders.push_back(by_importance(findings, input.cases.size()));
+  }
+  json.end_array();
+  write_predictions(json, inputs);
+  // Last, so that timelines can take what everything else leaves.
+  const std::size_t used = json.text().size();
+  const std::size_t left = options.data_budget > used ? options.data_budget - used : 0;
+  const std::size_t share = std::min(options.timeline_budget, left) / std::max<std::size_t>(1, inputs.size());
+  json.key("timelines").begin_array();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    write_timelines(json, pack_timelines(inputs[i].cases, orders[i], share));
+  }
   json.end_array().end_object();
   return json.text();
 }

@@ -13,6 +13,7 @@ namespace reports {
 struct ReportInput {
   harness::SweepRecord sweep;
   std::vector<harness::CaseRecord> cases;
+  std::string folder = {};  // of its logs and traces, as seen from the page; empty: beside it
 };
 
 struct Axis {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "fsdp/core/errors.h"
+#include "harness/analysis/alignment.h"
 #include "harness/analysis/partition.h"
 #include "reports/json_writer.h"
 
@@ -93,6 +94,20 @@ std::vector<int> ranks_with_spans(const harness::CaseRecord& c) {
   return {ranks.begin(), ranks.end()};
 }
 
+std::optional<Nanos> clock_uncertainty(const harness::CaseRecord& c) {
+  const std::vector<int> ranks = ranks_with_spans(c);
+  if (ranks.size() < 2) return std::nullopt;
+  std::vector<std::vector<harness::Sighting>> sightings;
+  for (const int rank : ranks) {
+    auto& own = sightings.emplace_back();
+    for (const Span& s : spans_of(c, rank)) {
+      if (fsdp::is_collective(s.kind)) own.push_back({s.begin, s.end, s.kind, "", -1});
+    }
+  }
+  const harness::Alignment a = harness::align(ranks, sightings, 1);
+  return a.aligned ? std::optional(a.uncertainty) : std::nullopt;
+}
+
 std::string timeline_json(const harness::CaseRecord& c, const std::vector<int>& ranks) {
   JsonWriter json;
   json.begin_object().key("ranks").begin_array();
@@ -132,6 +147,7 @@ Timelines pack_timelines(const std::vector<harness::CaseRecord>& cases, const st
                          std::size_t budget) {
   Timelines t;
   t.packed.resize(cases.size());
+  t.clock_uncertainty.resize(cases.size());
   std::size_t used = 0;
   for (const std::size_t i : order) {
     const harness::CaseRecord& c = cases[i];
@@ -157,6 +173,7 @@ Timelines pack_timelines(const std::vector<harness::CaseRecord>& cases, const st
       t.packed[i] = std::move(text);
     }
     ++t.all_ranks;
+    t.clock_uncertainty[i] = clock_uncertainty(cases[i]);
   }
   return t;
 }

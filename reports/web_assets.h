@@ -8,4 +8,8 @@ extern const std::string_view kPageHtml;  // holds {{title}}, {{style}}, {{data}
 extern const std::string_view kStyleCss;
 extern const std::string_view kPageJs;  // all scripts, in order
 
+// The page of a comparison; the same style and marks.
+extern const std::string_view kComparePageHtml;
+extern const std::string_view kComparePageJs;
+
 }  // namespace reports

@@ -16,14 +16,13 @@ function renderFilters() {
     h('span', { class: 'muted' }, shown().length + ' of ' + plural(casesInView().length, 'case', 'cases')));
 }
 
-const renderCharts = () => { renderStep(); renderPartition(); renderMemory(); };
+const renderCharts = () => { renderStep(); renderHeat(); renderPartition(); renderMemory(); renderFrontier(); renderPredicted(); };
 
 // Another sweep, workload or selection of cases. `fresh`: the case and the filters start again too.
 function view(fresh = true) {
   hideTip();
   if (fresh && workload()) {
-    state.x = null;
-    state.y = usualMeasure();
+    Object.assign(state, { x: null, y: usualMeasure(), hx: null, hy: null, hm: usualMeasure(), along: null, unit: -1, zoom: null });
     state.only = defaultOnly();
     if (!casesInView().includes(state.case)) state.case = startCase();
   }
@@ -45,17 +44,18 @@ function renderAll() {
 function change(patch) {
   Object.assign(state, patch);
   writeState();
-  const focused = document.activeElement && document.activeElement.closest('#step, #partition, #memory');
-  const label = document.activeElement ? document.activeElement.textContent : '';
+  const focused = document.activeElement && document.activeElement.closest('#step, #heat, #partition, #memory, #frontier');
+  const label = document.activeElement ? document.activeElement.textContent : '', at = focused ? [...focused.querySelectorAll('select')].indexOf(document.activeElement) : -1;
   renderCharts();
-  if (focused) [...byId(focused.id).querySelectorAll('button')].find((b) => b.textContent === label)?.focus();
+  if (at >= 0) byId(focused.id).querySelectorAll('select')[at]?.focus();
+  else if (focused) [...byId(focused.id).querySelectorAll('button')].find((b) => b.textContent === label)?.focus();
 }
 // Selects a case; `go`: the page moves to it.
 function choose(i, go) {
   if (i !== state.case) {
-    state.case = i;
+    Object.assign(state, { case: i, unit: -1, zoom: null });
     writeState();
-    for (const [id, draw] of [['step', renderStep], ['partition', renderPartition], ['memory', renderMemory]]) keepFocus(id, draw);
+    for (const [id, draw] of [['step', renderStep], ['heat', renderHeat], ['partition', renderPartition], ['memory', renderMemory], ['frontier', renderFrontier]]) keepFocus(id, draw);
     renderCase();
     markRow();
     say(labelOf(selected()) + ' selected');
@@ -98,6 +98,6 @@ function start() {
   for (const query of ['(prefers-color-scheme: dark)', 'print']) matchMedia(query).addEventListener('change', drawTimeline);
   addEventListener('scroll', hideTip, { passive: true });
   addEventListener('keydown', (e) => { if (e.key === 'Escape') hideTip(); });
-  addEventListener('beforeprint', () => document.querySelectorAll('#memory details, #step details, #environment details').forEach((d) => { d.open = true; }));
+  addEventListener('beforeprint', () => document.querySelectorAll('#memory details, #step details, #environment details, #predicted details').forEach((d) => { d.open = true; }));
 }
 start();

@@ -10,7 +10,7 @@ function renderCase() {
     h('p', { class: 'case-title' }, statusBadge(c.status), marksOf(c).map((m) => h('span', { class: 'badge mark' }, m)), h('b', { dir: 'auto' }, labelOf(c)), h('code', { dir: 'auto' }, c.id)),
     c.reason && h('p', { class: 'reason', dir: 'auto' }, c.reason),
     h('dl', { class: 'tiles' }, tiles(c).map(([name, value, more]) => h('div', {}, h('dt', {}, name), h('dd', {}, value, more && h('small', { dir: 'auto' }, more))))),
-    where, caseDetails(c, units), h('h3', {}, 'Run this case again'), commandBox(c.command, 'the command of the case'));
+    where, caseDetails(c, units), policyBox(c), h('h3', {}, 'Run this case again'), commandBox(c.command, 'the command of the case'), caseFiles(c));
   showTimeline(c, where).then(() => { if (selected() === c) put(units, unitTable(c) || ''); });
 }
 
@@ -30,7 +30,7 @@ function tiles(c) {
 }
 
 function caseDetails(c, units) {
-  return h('div', { class: 'columns' }, h('div', {}, partitionTable(c)), h('div', {}, topTable(c), rankTable(c), warningsOf(c)),
+  return h('div', { class: 'columns' }, h('div', {}, partitionTable(c), sampleChart(c)), h('div', {}, topTable(c), rankTable(c), warningsOf(c)),
     h('div', { class: 'wide' }, units));
 }
 function partitionTable(c) {
@@ -53,7 +53,7 @@ function rankTable(c) {
   if (!c.ranks.length) return null;
   return h('details', { open: c.ranks.length <= 4 }, h('summary', {}, plural(c.ranks.length, 'rank', 'ranks')), h('div', { class: 'scroll' }, h('table', { class: 'slim' },
     h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'rank'), h('th', { scope: 'col', class: 'number' }, 'traced step'), h('th', { scope: 'col', class: 'number' }, 'peak'), h('th', { scope: 'col' }, 'at'))),
-    h('tbody', {}, c.ranks.map(([rank, peak, cause, step]) => h('tr', {}, h('th', { scope: 'row' }, rank), h('td', { class: 'number' }, duration(step)), h('td', { class: 'number' }, bytes(peak)), h('td', { dir: 'auto', class: 'name' }, cause)))))));
+    h('tbody', {}, c.ranks.map(([rank, peak, cause, step]) => h('tr', {}, h('th', { scope: 'row' }, rank), h('td', { class: 'number' }, duration(step)), h('td', { class: 'number' }, bytes(peak)), h('td', { dir: 'auto', class: 'name' }, cause ?? c.peak_cause)))))));
 }
 function warningsOf(c) {
   const own = Object.entries(sweep().environments[c.environment] || {});
@@ -81,4 +81,28 @@ function unitTable(c) {
     h('tbody', {}, plan.map(([name, parameters, unsharded, shard, , strategy], u) => h('tr', {}, h('th', { scope: 'row', dir: 'auto', class: 'name' }, name || '(root)'),
       h('td', { class: 'number' }, integer(parameters)), h('td', { class: 'number' }, bytes(unsharded)), h('td', { class: 'number' }, bytes(shard)), h('td', {}, strategy),
       traced && [h('td', { class: 'number' }, integer(done[u].collectives)), ['exposed', 'hidden', 'compute'].map((k) => h('td', { class: 'number' }, duration(done[u][k])))]))))));
+}
+
+// The wrap policy as Python, unpacked when it is asked for.
+async function policiesOf(sw) {
+  if (!sw.unpacked) sw.unpacked = await unpack(sw.policies);
+  return sw.unpacked;
+}
+function policyBox(c) {
+  const sw = sweep();
+  if (!known(c.policy) || typeof DecompressionStream === 'undefined') return null;
+  const where = h('div', { 'aria-live': 'polite' });
+  const show = async (kind) => {
+    const texts = (await policiesOf(sw))[c.policy];
+    put(where, h('div', { class: 'controls' }, choice('PyTorch', [[0, 'FSDP2'], [1, 'FSDP1']], kind, show)), commandBox(texts[kind], 'the policy'));
+  };
+  return h('details', { class: 'policy', ontoggle: (e) => { if (e.target.open && !where.firstChild) show(0); } }, h('summary', {}, 'Wrap policy to paste into PyTorch'), where);
+}
+
+// What the sweep kept of the case beside its database.
+function caseFiles(c) {
+  if (c.status === 'skipped') return null;
+  const base = './' + (sweep().folder ? sweep().folder.split('/').map(encodeURIComponent).join('/') + '/' : ''), id = encodeURIComponent(c.id);
+  return h('p', { class: 'muted files' }, 'Beside the results: ', h('a', { class: 'link', href: base + 'logs/' + id + '/' }, 'what each rank said'),
+    ran(c) && [', ', h('a', { class: 'link', href: base + 'traces/' + id + '.json.gz' }, 'the trace for Perfetto')], '.');
 }

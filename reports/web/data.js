@@ -1,5 +1,9 @@
 // The page's data and its state. The state stands in the URL fragment, so that a link or a reload keeps it.
 const report = JSON.parse(byId('data').textContent);
+report.sweeps.forEach((sw, i) => {
+  sw.timelines = report.timelines[i];
+  sw.cases.forEach((c, k) => { c.timeline = sw.timelines.packed[k]; c.clock_ns = sw.timelines.clock_ns[k]; });
+});
 
 const classes = [
   ['compute', 'compute', 'model compute, no communication in flight'],
@@ -27,7 +31,7 @@ const statuses = {
 };
 const ran = (c) => c.status === 'ok' || c.status === 'near_oom';
 
-const state = { sweep: 0, workload: 0, case: null, x: null, y: 'step', parts: 'all', scale: 'absolute', order: 'axis', only: {} };
+const state = { sweep: 0, workload: 0, case: null, x: null, y: 'step', parts: 'all', scale: 'absolute', order: 'axis', hx: null, hy: null, hm: 'step', along: null, unit: -1, zoom: null, only: {} };
 
 const sweep = () => report.sweeps[state.sweep];
 const workload = () => (sweep() ? sweep().workloads[state.workload] : undefined);
@@ -109,6 +113,11 @@ function readState() {
   state.parts = q.get('parts') === 'exposed' ? 'exposed' : 'all';
   state.scale = q.get('scale') === 'percent' ? 'percent' : 'absolute';
   state.order = ['time', 'exposed'].includes(q.get('order')) ? q.get('order') : 'axis';
+  for (const name of ['hx', 'hy', 'along']) state[name] = q.get(name);
+  state.hm = Object.hasOwn(heatMeasures, q.get('hm') || '') ? q.get('hm') : usualMeasure();
+  state.unit = q.has('unit') ? number('unit', 1e6) : -1;
+  const [from, to] = (q.get('zoom') || '').split('-').map(Number);
+  state.zoom = to > from && from >= 0 ? [from, to] : null;
   const id = q.get('case');
   const found = sweep() ? casesInView().find((i) => caseAt(i).id === id) : undefined;
   state.case = found ?? startCase();
@@ -133,9 +142,10 @@ function writeState() {
   if (state.workload) q.set('workload', state.workload);
   if (selected()) q.set('case', selected().id);
   if (state.x) q.set('x', state.x);
-  for (const [name, normal] of [['y', usualMeasure()], ['parts', 'all'], ['scale', 'absolute'], ['order', 'axis']]) {
+  for (const [name, normal] of [['y', usualMeasure()], ['parts', 'all'], ['scale', 'absolute'], ['order', 'axis'], ['hx', null], ['hy', null], ['hm', usualMeasure()], ['along', null], ['unit', -1]]) {
     if (state[name] !== normal) q.set(name, state[name]);
   }
+  if (state.zoom) q.set('zoom', state.zoom.map(Math.round).join('-'));
   if (workload()) {
     const normal = defaultOnly();
     for (const axis of otherAxes()) {

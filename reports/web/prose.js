@@ -17,12 +17,7 @@ function renderHead() {
   for (const c of now ? now.cases : []) counts[c.status] = (counts[c.status] || 0) + 1;
   byId('subtitle').textContent = now ? plural(now.cases.length, 'case', 'cases') + ', ' + moment(now.created_at) +
     (now.environment.cpu ? ', ' + now.environment.cpu.slice(0, 80) : '') + (now.environment.cores ? ', ' + plural(Number(now.environment.cores), 'core', 'cores') : '') : 'No sweep was given.';
-  const warnings = [];
-  const share = (test) => { const n = now ? now.cases.filter(test).length : 0; return n ? (n === now.cases.length ? 'all' : String(n)) : null; };
-  const emulated = share((c) => c.emulated), predicted = share((c) => c.predicted);
-  if (emulated) warnings.push(h('span', { class: 'badge mark', title: 'The network was emulated: latency and bandwidth were imposed, not measured.' }, 'network emulated in ' + emulated + ' cases'));
-  if (predicted) warnings.push(h('span', { class: 'badge mark', title: 'Times come from a cost model, not from a clock.' }, 'times predicted in ' + predicted + ' cases'));
-  put(byId('marks'), ...Object.keys(statuses).filter((k) => counts[k]).map((k) => statusBadge(k, counts[k])), ...warnings);
+  put(byId('marks'), ...Object.keys(statuses).filter((k) => counts[k]).map((k) => statusBadge(k, counts[k])), ...trustMarks());
 
   const views = report.sweeps.flatMap((sw, i) => sw.workloads.map((w, j) => [i + ':' + j,
     [report.sweeps.length > 1 ? sw.name || 'sweep ' + (i + 1) : '', w.label].filter(Boolean).join(': ') || 'all cases']));
@@ -131,8 +126,9 @@ function renderEnvironment() {
     }
   }
   put(part, heading('environment', 'Environment and warnings'),
-    warned.size ? h('ul', { class: 'warnings' }, [...warned.values()].map(([text, list]) => h('li', {}, h('span', { dir: 'auto' }, text.length > 400 ? text.slice(0, 400) + '\u2026' : text), ' ',
-      h('span', { class: 'muted' }, list.length > 1 ? '(and ' + plural(list.length - 1, 'case', 'cases') + ' alike) ' : ''), caseLink(labelOf(caseAt(list[0])), list[0])))) : h('p', { class: 'muted' }, 'No case gave a warning.'),
+    h('ul', { class: 'warnings' }, trustList(), [...warned.values()].map(([text, list]) => h('li', {}, h('span', { dir: 'auto' }, text.length > 400 ? text.slice(0, 400) + '\u2026' : text), ' ',
+      h('span', { class: 'muted' }, list.length > 1 ? '(and ' + plural(list.length - 1, 'case', 'cases') + ' alike) ' : ''), caseLink(labelOf(caseAt(list[0])), list[0])))),
+    !warned.size && !trustNotes().length && h('p', { class: 'muted' }, 'No case gave a warning.'),
     now.command && [h('h3', {}, 'Run this sweep again'), commandBox(now.command, 'the command of the sweep')],
     h('div', { class: 'columns' },
       h('div', {}, h('h3', {}, 'Machine and versions'), pairs(Object.entries(now.environment))),
@@ -153,11 +149,27 @@ const dictionary = [
   ['emulated', 'Latency and bandwidth of the network were imposed on real transfers.'],
   ['predicted', 'Times come from a cost model and a virtual clock; nothing was run for them.'],
   ['default', 'The case with wrap block and backward prefetch pre, other settings at their defaults where the sweep offers them.'],
+  ['recommended', 'The fastest case that leaves 5 % of the budget free; of cases as fast within 2 % whose intervals meet, the smallest.'],
+  ['front', 'Cases that no other case beats in both step time and peak memory.'],
+  ['clock uncertainty', 'How far the stamps of two ranks may be off each other: the largest disagreement over the ends of the collectives that all ranks share.'],
+  ['expected error', 'Of a prediction: the median error of the same model against measurements, with where it was measured.'],
   ['cliff', 'Two neighbours that differ by 10 % or more, with disjoint intervals, by at least three times the median of the other changes on the line.'],
+];
+const csvColumns = [
+  ['case, status, reason', 'Id of the case, what became of it, and why in one sentence.'], ['(one column for each axis)', 'The value of that setting.'],
+  ['units, largest_unit_bytes', 'Number of units; unsharded bytes of the largest, padding included.'],
+  ['step_ns, step_mad_ns, step_ci_low_ns, step_ci_high_ns, repetitions', 'Median step, its deviation and interval in nanoseconds; number of samples.'],
+  ['tokens_per_s', 'Tokens of all ranks per second.'], ['peak_bytes, peak_cause', 'Peak of the fullest rank; unit, pass and largest category there.'],
+  ['traced_step_ns', 'Length of the step that the next eleven columns describe.'],
+  ['compute_ns, overlapped_ns, exposed_all_gather_forward_ns, exposed_all_gather_backward_ns, exposed_reduce_scatter_ns, exposed_other_ns, copy_ns, host_ns, memory_wait_ns, optimizer_ns, idle_ns', 'The partition; its sum is traced_step_ns exactly.'],
+  ['overlap_pct', 'Percent; empty without communication.'], ['collectives, communicated_bytes', 'Per step and rank.'],
+  ['observer_ratio', 'Traced / untraced step.'], ['emulated, predicted', 'true or false.'],
 ];
 function renderDictionary() {
   put(byId('dictionary'), heading('dictionary', 'Dictionary'),
     h('dl', { class: 'dictionary' }, dictionary.map(([k, v]) => h('div', {}, h('dt', {}, k), h('dd', {}, v)))),
+    h('details', {}, h('summary', {}, 'Columns of results.csv'), h('p', { class: 'muted' }, 'What a case does not have is an empty field; integers are exact.'),
+      h('dl', { class: 'dictionary' }, csvColumns.map(([k, v]) => h('div', {}, h('dt', {}, k), h('dd', {}, v))))),
     h('h3', {}, 'Ends of a case'),
     h('dl', { class: 'dictionary' }, Object.entries(statuses).map(([k, v]) => h('div', {}, h('dt', {}, statusBadge(k)), h('dd', {}, v[1] + '.')))));
 }

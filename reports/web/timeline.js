@@ -62,6 +62,17 @@ function drawTimeline() {
   canvas.style.height = height + 'px';
   const g = canvas.getContext('2d');
   g.scale(dpr, dpr);
+  paintTimeline(g, width, height);
+}
+function timelineSvg() {
+  const height = layRows(), width = Math.max(280, timeline.canvas.parentElement.clientWidth), pen = new SvgPen(width, height);
+  pen.fillStyle = cssValue('--paper');
+  pen.fillRect(0, 0, width, height);
+  paintTimeline(pen, width, height);
+  return new XMLSerializer().serializeToString(pen.svg);
+}
+
+function paintTimeline(g, width, height) {
   const ink = cssValue('--ink'), faint = cssValue('--faint'), line = cssValue('--line'), tint = cssValue('--tint');
   const left = timeline.left = width < 620 ? 62 : 108;
   const xOf = (t) => left + (t - timeline.from) / (timeline.to - timeline.from) * (width - left - 8);
@@ -78,6 +89,7 @@ function drawTimeline() {
   for (const row of timeline.rows) {
     if (row.kind === 'strip') drawPieces(g, row, xOf, colour); else drawSpans(g, row, xOf, colour, line);
   }
+  for (const row of timeline.rows) if (row.kind === 'strip') drawUncertainty(g, row, xOf, ink);
   g.restore();
   g.textAlign = 'right';
   for (const row of timeline.rows) {
@@ -113,6 +125,17 @@ function drawExposed(g, row, xOf, tint) {
   for (const p of row.rank.pieces) {
     if (exposedClasses.includes(p.cls) && visible(p)) g.fillRect(xOf(p.begin), p.band[0], Math.max(0.5, xOf(p.end) - xOf(p.begin)), p.band[1] - p.band[0] - 2);
   }
+}
+// How far the stamps of two ranks may be off each other, as a bar around the begin of each rank's step but the first's.
+function drawUncertainty(g, row, xOf, ink) {
+  const u = timeline.shownCase.clock_ns;
+  if (!known(u) || !timeline.data.aligned || row.rank === timeline.data.ranks[0]) return;
+  const from = xOf(row.rank.begin - u), to = xOf(row.rank.begin + u), y = row.y + row.height / 2;
+  if (to - from < 1.5) return;
+  g.fillStyle = ink;
+  g.fillRect(from, y - 0.75, to - from, 1.5);
+  g.fillRect(from - 0.75, y - 4, 1.5, 8);
+  g.fillRect(to - 0.75, y - 4, 1.5, 8);
 }
 function drawPieces(g, row, xOf, colour) {
   for (const p of row.rank.pieces) {
@@ -177,6 +200,8 @@ function zoomTo(from, to) {
   from = Math.max(0, Math.min(from, timeline.end - span));
   timeline.from = from;
   timeline.to = from + span;
+  state.zoom = span < timeline.end * 0.999 ? [from, from + span] : null;
+  keepState();
   requestAnimationFrame(drawTimeline);
 }
 const zoomBy = (factor, centre = (timeline.from + timeline.to) / 2) =>
@@ -187,8 +212,27 @@ const timeAt = (clientX) => {
   return timeline.from + (clientX - box.left - timeline.left) / (box.width - timeline.left - 8) * (timeline.to - timeline.from);
 };
 
+const keepState = later(() => writeState(), 250);
+// Highlights the next unit whose name holds `text` and moves to where it is busy next; from the end it begins again.
+function findUnit(text) {
+  const c = timeline.shownCase, words = text.trim().toLowerCase();
+  const names = new Map();
+  const named = (unit) => { if (!names.has(unit)) names.set(unit, unitName(c, unit).toLowerCase()); return names.get(unit); };
+  const hits = !words ? [] : timeline.rows.flatMap((r) => (r.spans || []).filter((sp) => sp.unit >= 0 && named(sp.unit).includes(words)).map((item) => ({ row: r, item }))).sort((a, b) => a.item.begin - b.item.begin);
+  if (!hits.length) return say(words ? 'No unit is named like that' : '');
+  timeline.found = timeline.foundText === words ? (timeline.found + 1) % hits.length : 0;
+  timeline.foundText = words;
+  const { row, item } = hits[timeline.found], length = item.end - item.begin;
+  timeline.unit = -1;
+  highlightUnit(item.unit);
+  zoomTo(item.begin - 3 * length, item.end + 3 * length);
+  byId('found').textContent = (timeline.found + 1) + ' of ' + hits.length;
+  say((timeline.found + 1) + ' of ' + hits.length + ': ' + spanLines({ row, item }).slice(0, 2).join(', '));
+}
+
 function highlightUnit(unit) {
-  timeline.unit = timeline.unit === unit ? -1 : unit;
+  timeline.unit = state.unit = timeline.unit === unit ? -1 : unit;
+  keepState();
   say(timeline.unit < 0 ? 'All units' : 'Unit ' + unitName(timeline.shownCase, timeline.unit) + ' highlighted');
   const list = byId('case').querySelector('.unit-picker select');
   if (list) list.value = String(timeline.unit);
@@ -243,18 +287,21 @@ function listenToTimeline(canvas) {
 function timelineControls(c) {
   const button = (text, label, action) => h('button', { type: 'button', class: 'quiet', 'aria-label': label, onclick: action }, text);
   const used = [...new Set(timeline.data.ranks.flatMap((r) => r.lanes.flatMap((l) => l.spans.map((sp) => sp.unit))))].filter((u) => u >= 0).sort((a, b) => a - b);
-  const unitPicker = picker('Unit', [[-1, 'all units'], ...used.map((u) => [u, unitName(c, u)])], timeline.unit, (v) => { timeline.unit = -1; if (v !== '-1') highlightUnit(Number(v)); else drawTimeline(); });
+  const unitPicker = picker('Unit', [[-1, 'all units'], ...used.map((u) => [u, unitName(c, u)])], timeline.unit, (v) => { const before = timeline.unit; timeline.unit = -1; highlightUnit(v === '-1' ? -1 : Number(v)); if (before < 0 && v === '-1') drawTimeline(); });
   unitPicker.classList.add('unit-picker');
   return h('div', { class: 'controls' },
     timeline.data.ranks.length > 1 && picker('Ranks', [['all', 'all ' + timeline.data.ranks.length], ...timeline.data.ranks.map((r) => [String(r.rank), 'rank ' + r.rank])], timeline.rank, (v) => { timeline.rank = v; drawTimeline(); }),
     unitPicker,
     button('\u2212', 'Zoom out', () => zoomBy(1.6)), button('+', 'Zoom in', () => zoomBy(0.6)), button('Fit', 'Show the whole step', () => zoomTo(0, timeline.end)),
+    h('label', { class: 'picker' }, h('span', {}, 'Find unit'), h('input', { type: 'search', size: 14, placeholder: 'layers.3, then Enter', onkeydown: (e) => { if (e.key === 'Enter') { e.preventDefault(); findUnit(e.target.value); } } })),
+    h('span', { class: 'muted', id: 'found' }),
+    button('SVG', 'Save the timeline as SVG', () => download(new Blob([timelineSvg()], { type: 'image/svg+xml' }), 'timeline-' + c.id.slice(0, 60) + '.svg')),
     button('PNG', 'Save the timeline as PNG', () => timeline.canvas.toBlob((blob) => download(blob, 'timeline-' + c.id.slice(0, 60) + '.png'))));
 }
 
 // Puts the timeline of `c` into `where`, once it is unpacked; a later call wins over an earlier one.
 async function showTimeline(c, where) {
-  if (timeline.shownCase !== c) Object.assign(timeline, { data: null, shownCase: c, rank: 'all', unit: -1 });
+  if (timeline.shownCase !== c) Object.assign(timeline, { data: null, shownCase: c, rank: 'all', unit: state.unit });
   const note = (text) => put(where, h('p', { class: 'muted' }, text));
   if (!c.timeline) {
     const t = sweep().timelines;
@@ -265,13 +312,15 @@ async function showTimeline(c, where) {
   if (!timeline.data) {
     const data = spread(await unpack(c.timeline));
     if (timeline.shownCase !== c) return;
-    Object.assign(timeline, { data, end: data.end, from: 0, to: data.end });
+    Object.assign(timeline, { data, end: data.end, from: 0, to: data.end, found: -1, foundText: '', unit: state.unit });
+    if (state.zoom && state.zoom[0] < data.end) Object.assign(timeline, { from: state.zoom[0], to: Math.min(data.end, state.zoom[1]) });
   }
   if (!timeline.data.ranks.length) return note('This case was not traced.');
   const canvas = timeline.canvas = h('canvas', { tabindex: 0, role: 'img', 'aria-label': 'Timeline of ' + labelOf(c) + ', ' + plural(timeline.data.ranks.length, 'rank', 'ranks') + ', ' + duration(timeline.end) + '. Keys: plus and minus zoom, arrows move, 0 shows all.' });
   const missing = c.ranks.length > timeline.data.ranks.length ? ' Only ' + plural(timeline.data.ranks.length, 'rank is', 'ranks are') + ' in this page; the full trace is beside it.' : '';
   put(where, timelineControls(c), h('div', { class: 'canvas-frame' }, canvas),
     h('p', { class: 'muted hint' }, 'The strip of each rank is its partition; tinted are the times in which its compute lane waited for communication. Drag to move, ctrl + wheel or pinch to zoom, click to highlight a unit.' +
+      (known(c.clock_ns) && timeline.data.aligned ? ' All ranks stand on one clock; stamps of two ranks may be off each other by ' + duration(c.clock_ns) + ', the bar at the begin of a rank.' : '') +
       (timeline.data.aligned ? '' : ' The clocks of the ranks do not match: each begins at its own step.') + missing));
   listenToTimeline(canvas);
   drawTimeline();

@@ -211,6 +211,11 @@ CaseRecord case_at(const SyntheticOptions& o, const Settings& axes, int index) {
   }
   c.emulated = true;
   c.environment = {{"cpu", "AMD EPYC 7B13"}, {"libtorch", "2.11.0"}, {"revision", "0123abc"}};
+  c.environment["machine.mhz"] = std::to_string(2400 + index % 5 * 60) + " -> 2700";
+  if (index % 11 == 4) {
+    c.environment["machine.throttled_us"] = "5200";
+    c.warnings = {"throttled: a CPU quota stopped this case for 5 ms"};
+  }
   if (index % 7 == 3) c.warnings = {"the memory gate (2) is below the prefetch depth asked for (3)"};
   c.started_at = 1'764'000'000 + index * 40, c.finished_at = c.started_at + 31;
   return c;
