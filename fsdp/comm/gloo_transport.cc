@@ -91,6 +91,9 @@ class GlooTransport final : public Transport {
   std::vector<std::uint64_t> exchange(std::uint64_t value) override;
   void* allocate(Bytes n) override { return memory_.allocate(n); }
   void release(void* p) noexcept override { memory_.release(p); }
+  void check() override {
+    if (given_up()) throw CommError("[gloo] " + rendezvous_.get(key("gave up")));
+  }
   void abort(const std::string& reason) noexcept override;
 
  private:

@@ -75,8 +75,12 @@ std::byte* LocalBoard::stage(int rank) {
 
 const CallRecord& LocalBoard::record(int rank) const { return slot(rank).record[calls_ & 1]; }
 
-CallRecord& LocalBoard::begin_call() {
+void LocalBoard::check() const {
   if ((shared_->generation.load() & kGaveUpBit) != 0) throw_given_up();
+}
+
+CallRecord& LocalBoard::begin_call() {
+  check();
   ++calls_;
   CallRecord& mine = slot(rank_).record[calls_ & 1];
   mine = {};

@@ -58,6 +58,8 @@ class LocalBoard {
   const CallRecord& record(int rank) const;
   std::byte* stage(int rank);
 
+  // Throws what meet() would, if somebody has given up.
+  void check() const;
   // First reason wins. Ends every wait on the board, now and later, with CommError.
   void abort(const std::string& reason) noexcept { give_up(kAborted, reason.c_str()); }
 

@@ -48,6 +48,7 @@ class LocalTransport final : public Transport {
 
   void* allocate(Bytes n) override { return memory_->allocate(n); }
   void release(void* p) noexcept override { memory_->release(p); }
+  void check() override { board_.check(); }
   void abort(const std::string& reason) noexcept override { board_.abort(reason); }
 
  private:

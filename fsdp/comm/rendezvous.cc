@@ -23,7 +23,7 @@ Rendezvous::Rendezvous(const Options& options) : impl_(std::make_unique<Impl>())
   impl_->options = options;
   c10d::TCPStoreOptions o;
   o.port = static_cast<std::uint16_t>(options.port);
-  o.isServer = options.rank == 0;
+  o.isServer = options.rank == 0 && options.serves;
   o.waitWorkers = false;
   if (o.isServer && options.listen_fd >= 0) o.masterListenFd = options.listen_fd;
   o.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(options.timeout));
@@ -31,7 +31,7 @@ Rendezvous::Rendezvous(const Options& options) : impl_(std::make_unique<Impl>())
   try {
     impl_->store = c10::make_intrusive<c10d::TCPStore>(options.host, o);
   } catch (const std::exception& e) {
-    if (options.rank == 0) {
+    if (o.isServer) {
       throw EnvironmentError("[rendezvous] cannot serve at " + where + ": " + first_line(e.what()) +
                              "; choose another port");
     }

@@ -1,7 +1,7 @@
 // Rendezvous: a small key-value store at a host and port where the ranks of a run find each other. Rank 0 serves it.
 // Backed by LibTorch's TCPStore, of which this header shows nothing. Thread-safe.
 // While connecting, LibTorch asks DNS for the peers' names, 127.0.0.1's too; where DNS does not answer, RES_OPTIONS
-// ("timeout:1 attempts:1", man resolv.conf) shortens the wait.
+// ("attempts:0", man resolv.conf) spares the wait.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,6 +16,7 @@ class Rendezvous {
     std::string host = "127.0.0.1";
     int port = 0;  // rank 0 may give 0: any free port, see port()
     int rank = 0;
+    bool serves = true;  // rank 0: false when somebody else serves the store there
     Nanos timeout = 60'000'000'000;  // of connecting and of get()
     int listen_fd = -1;  // rank 0: a socket that listens at `port` already, inherited from who picked the port
   };

@@ -26,6 +26,9 @@ class Transport {
   virtual void* allocate(Bytes n) = 0;
   virtual void release(void* p) noexcept = 0;
 
+  // Throws CommError or TimeoutError if a peer has given up, as far as the transport can tell without waiting. From the
+  // thread that calls run().
+  virtual void check() {}
   // Tells peers that this rank is gone, so that their waits end at once with `reason`. Thread-safe.
   virtual void abort(const std::string& reason) noexcept = 0;
 };

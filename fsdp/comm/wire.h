@@ -32,6 +32,7 @@ class EmulatedWire final : public Transport {
   std::vector<std::uint64_t> exchange(std::uint64_t value) override { return inner_->exchange(value); }
   void* allocate(Bytes n) override { return inner_->allocate(n); }
   void release(void* p) noexcept override { inner_->release(p); }
+  void check() override { inner_->check(); }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
 
  private:

@@ -25,6 +25,8 @@ struct World {
   Nanos disagreement_timeout = kLongTimeout;  // for transports that see a disagreement at the deadline only
   bool knows_arrivals = true;                 // run() returns the last rank's arrival
   bool names_missing = true;                  // a timeout names the ranks that have not arrived
+  bool rounds_to_what_travels = false;        // sums come out in in_dtype, and are converted then
+  bool sees_units = true;                     // calls of two units that look alike are a disagreement
 };
 std::vector<World> worlds_under_test();
 

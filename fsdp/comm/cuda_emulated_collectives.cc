@@ -1,0 +1,73 @@
+#include "fsdp/comm/cuda_emulated_collectives.h"
+
+#include "fsdp/comm/host_collectives.h"
+#include "fsdp/core/errors.h"
+
+namespace fsdp {
+
+CudaEmulatedCollectives::CudaEmulatedCollectives(CudaDevice& device, const Options& options)
+    : device_(device),
+      options_(options),
+      compute_memory_(device, Lane::kCompute),
+      gather_memory_(device, Lane::kAllGather),
+      full_(std::make_unique<CudaBuffers>(device, gather_memory_)),
+      last_(5) {
+  if (options.blocks < 1)
+    throw ConfigError("[comm] " + std::to_string(options.blocks) + " thread blocks; an emulated call takes at least 1");
+}
+
+CudaEmulatedCollectives::~CudaEmulatedCollectives() { device_.quiesce(); }
+
+int CudaEmulatedCollectives::group_size(Communicator c) const {
+  const int shard = options_.shard_ranks > 0 ? options_.shard_ranks : options_.world;
+  switch (c) {
+    case Communicator::kShard:
+    case Communicator::kReduceScatter:
+      return shard;
+    case Communicator::kReplica:
+      return options_.world / shard;
+    case Communicator::kWorld:
+      return options_.world;
+    case Communicator::kRegather:
+      return options_.regather_ranks > 0 ? options_.regather_ranks : 1;
+  }
+  return 1;
+}
+
+void CudaEmulatedCollectives::enqueue(Lane lane, const CollectiveCall& call) {
+  const int ranks = group_size(call.communicator);
+  const bool own = call.communicator != Communicator::kReduceScatter || options_.own_reduce_scatter;
+  Event& last = last_[static_cast<std::size_t>(own ? call.communicator : Communicator::kShard)];
+  if (!device_.poisoned()) device_.wait(lane, last);  // one communicator: issue order
+  device_.submit(lane, tag_of(call, ranks), [&](CudaRuntime::Stream stream) { run(call, ranks, stream); });
+  if (!device_.poisoned()) last = device_.record(lane);
+}
+
+void CudaEmulatedCollectives::run(const CollectiveCall& call, int ranks, CudaRuntime::Stream stream) {
+  CudaRuntime& runtime = device_.runtime();
+  const Bytes bytes = call.count * size_of(call.in_dtype);
+  CudaRuntime::PacedCopy hold;
+  hold.hold = wire_time(call, ranks, options_.wire.latency, options_.wire.bytes_per_second);
+  hold.blocks = options_.blocks;
+  if (call.kind == CollectiveKind::kAllGather && bytes > 0)
+    hold.from = call.in, hold.to = call.out, hold.bytes = bytes, hold.copies = ranks;
+  check_cuda(runtime, runtime.paced_copy(hold, stream), "paced copy kernel");
+  if (bytes == 0 || (call.kind != CollectiveKind::kReduceScatter && call.kind != CollectiveKind::kAllReduce)) return;
+  CudaRuntime::Sum work;
+  work.in = &call.in, work.inputs = 1;
+  work.in_dtype = call.in_dtype, work.out_dtype = call.out_dtype;
+  work.out = call.out, work.count = call.count, work.accumulate = call.accumulate;
+  work.scale = call.scale * static_cast<float>(ranks);
+  check_cuda(runtime, runtime.sum(work, stream), "sum kernel");
+}
+
+std::vector<std::uint64_t> CudaEmulatedCollectives::exchange(std::uint64_t value) {
+  device_.drain();
+  return {value};
+}
+
+void CudaEmulatedCollectives::release(void* p) noexcept {
+  if (p != nullptr) compute_memory_.release(p);
+}
+
+}  // namespace fsdp
