@@ -47,12 +47,14 @@ AnnotationMeaning fsdp2(std::string_view t) {
   if (phase == "all_gather") m.phase = Phase::kAllGather;
   if (phase == "all_gather_copy_out") m.phase = Phase::kCopyOut;
   if (phase == "all_gather_copy_in") m.phase = Phase::kCopy;
+  if (phase == "pre_forward") m.phase = Phase::kPreForward;
+  if (phase == "post_forward") m.phase = Phase::kPostForward;
+  if (phase == "pre_backward") m.phase = Phase::kPreBackward;
+  if (phase.starts_with("post_backward")) m.phase = Phase::kPostBackward;
   if (phase == "post_backward_reduce") m.phase = Phase::kReduce;
   if (phase.find("forward") != std::string_view::npos) m.pass = Pass::kForward;
   if (phase.find("backward") != std::string_view::npos) m.pass = Pass::kBackward;
-  const bool of_a_unit = m.phase != Phase::kNone || phase == "pre_forward" || phase == "post_forward" ||
-                         phase == "pre_backward" || phase.starts_with("post_backward");
-  if (m.unit.empty() && of_a_unit) m.unit = "[root]";
+  if (m.unit.empty() && m.phase != Phase::kNone) m.unit = "[root]";
   m.has_unit = !m.unit.empty();
   return m;
 }
@@ -135,6 +137,7 @@ void AnnotationIndex::index(Nanos end, std::vector<std::string>& unit_names) {
   }
   threads_.emplace_back(kNoThread, annotations_.size());
   name_fsdp1_units(annotations_, unit_names);
+  compute_units_ = ComputeUnits(annotations_);
 }
 
 std::int32_t AnnotationIndex::innermost(std::uint32_t thread, Nanos t) const {

@@ -2,9 +2,9 @@
 //
 //   ProfilerStep#12, step, step 12, iteration 3                  a step
 //   Optimizer.step#AdamW.step                                    the optimizer
-//   FSDP::all_gather (layers.0), FSDP::pre_backward, ...          PyTorch FSDP2: unit and phase; no unit in brackets:
-//   the root FullyShardedDataParallel.forward, ._pre_backward_hook, ...    PyTorch FSDP1: phase; units are told by
-//   order (see resolve()) unit3.bwd.all_gather                                          our own NVTX ranges
+//   FSDP::all_gather (layers.0), FSDP::pre_backward, ...          PyTorch FSDP2: unit and phase; no brackets: the root
+//   FullyShardedDataParallel.forward, ._pre_backward_hook, ...    PyTorch FSDP1: phase; units are told by their order
+//   unit3.bwd.all_gather                                          our own NVTX ranges
 //   nccl:all_gather, gloo:all_reduce, c10d::_allgather_base_      a collective issued by the host
 #pragma once
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/analysis/compute_units.h"
 #include "harness/analysis/device_trace.h"
 
 namespace harness {
@@ -28,6 +29,7 @@ enum class Phase : std::uint8_t {
   kCopy,
   kForward,  // FSDP1: forward of a unit
   kPreForward,
+  kPostForward,
   kPreBackward,
   kPostBackward,
   kPrefetch,  // inside a pre- or post-phase: for the next unit
@@ -75,9 +77,11 @@ class AnnotationIndex {
   const std::vector<Annotation>& steps() const { return steps_; }
   // Index of the step that holds t, -1: none.
   std::int32_t step_at(fsdp::Nanos t, std::int64_t process) const;
+  const ComputeUnits& compute_units() const { return compute_units_; }
 
  private:
   std::vector<Annotation> annotations_, steps_;
+  ComputeUnits compute_units_;
   std::vector<std::pair<std::uint32_t, std::size_t>>
       threads_;  // thread -> first of its annotations; one more at the end
 };

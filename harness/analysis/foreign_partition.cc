@@ -33,22 +33,6 @@ PartitionClass exposed_class(const DeviceOp& c) {
 
 }  // namespace
 
-Nanos RunningTimes::length(unsigned any, unsigned none) const {
-  Nanos total = 0;
-  for (unsigned s = 0; s < by_set.size(); ++s) total += (s & any) != 0 && (s & none) == 0 ? by_set[s] : 0;
-  return total;
-}
-
-Nanos RunningTimes::both(unsigned a, unsigned b) const {
-  Nanos total = 0;
-  for (unsigned s = 0; s < by_set.size(); ++s) total += (s & a) != 0 && (s & b) != 0 ? by_set[s] : 0;
-  return total;
-}
-
-void RunningTimes::add(const RunningTimes& other) {
-  for (std::size_t s = 0; s < by_set.size(); ++s) by_set[s] += other.by_set[s];
-}
-
 void ForeignStep::add(const ForeignStep& o) {
   for (std::size_t i = 0; i < partition.classes.size(); ++i) partition.classes[i] += o.partition.classes[i];
   partition.communication += o.partition.communication;
@@ -64,6 +48,7 @@ void ForeignStep::add(const ForeignStep& o) {
     }
   }
   running.add(o.running);
+  for (const Saving& s : o.savings) add_saving(savings, s);
   host_not_issued += o.host_not_issued;
   host_launch += o.host_launch;
   idle_dependency += o.idle_dependency;
@@ -86,7 +71,14 @@ ForeignStep ForeignPartition::sum_of_steps(bool with_cut) const {
 
 ForeignSweep::ForeignSweep(const std::vector<Annotation>& steps, const std::vector<std::string>& step_labels,
                            const AllocationCalls& allocations, PieceSink sink)
-    : steps_(steps), labels_(step_labels), allocations_(allocations), sink_(std::move(sink)) {}
+    : steps_(steps),
+      labels_(step_labels),
+      allocations_(allocations),
+      sink_(std::move(sink)),
+      savings_([this](int window, const Saving& s) {
+        add_saving(window < 0 ? out_.before.savings : out_.steps[static_cast<std::size_t>(window)].savings, s);
+        add_saving(out_.whole.savings, s);
+      }) {}
 
 void ForeignSweep::open_window(Nanos t, int step) {
   window().partition.end = t;
@@ -125,7 +117,9 @@ void ForeignSweep::add(const DeviceOp& op) {
   ++window().operations;
   const unsigned bit = bit_of(op);
   ++running_[bit_index(bit)];
-  endings_.push({op.end, bit});
+  endings_.push({op.end, op.begin, out_.whole.partition.communication, op.name, bit});
+  if (bit & kRunsModel) savings_.model(op.begin, op.launch_begin);
+  if (bit == kRunsCompute && op.unit != fsdp::kNoUnit) unit_row(op).compute_ns += op.end - op.begin;
   if (bit == kRunsCommunication) {
     collectives_.push_back(op);
     UnitMetrics& m = unit_row(op);
@@ -172,14 +166,18 @@ void ForeignSweep::advance(Nanos t) {
     const Nanos next = endings_.empty() ? t : std::min(t, endings_.top().end);
     if (next > now_) segment(now_, next);
     now_ = std::max(now_, next);
-    while (!endings_.empty() && endings_.top().end <= now_) {
-      --running_[bit_index(endings_.top().bit)];
-      if (endings_.top().bit == kRunsCommunication) {
-        std::erase_if(collectives_, [&](const DeviceOp& c) { return c.end <= now_; });
-      }
-      endings_.pop();
-    }
+    while (!endings_.empty() && endings_.top().end <= now_) end_one();
   }
+}
+
+void ForeignSweep::end_one() {
+  const Ending& e = endings_.top();
+  --running_[bit_index(e.bit)];
+  if (e.bit == kRunsCommunication) std::erase_if(collectives_, [&](const DeviceOp& c) { return c.end <= now_; });
+  if (e.bit == kRunsCompute) {
+    kernel_times_.add(e.name, e.end - e.begin, out_.whole.partition.communication - e.communicated);
+  }
+  endings_.pop();
 }
 
 void ForeignSweep::segment(Nanos begin, Nanos end) {
@@ -213,6 +211,7 @@ void ForeignSweep::segment(Nanos begin, Nanos end) {
     cls = exposed_class(*owner);
     unit_row(*owner).exposed_ns += ns;
     streams_[owner->stream].exposed += ns;
+    savings_.exposed(*owner, current_, begin, end);
   }
   record(w, cls, ns, owner);
   record(out_.whole, cls, ns, owner);
@@ -307,6 +306,8 @@ ForeignPartition ForeignSweep::finish() {
   if (has_gap_) resolve_gap();
   while (!endings_.empty()) advance(endings_.top().end);
   close_stretch();
+  savings_.finish();
+  out_.slowdown = kernel_times_.slowdown();
   window().partition.end = out_.whole.partition.end = now_;
   if (current_ < 0) out_.before.partition.end = now_;
   out_.whole.operations = out_.before.operations;

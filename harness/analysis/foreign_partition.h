@@ -10,40 +10,26 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <optional>
 #include <queue>
 #include <string>
 #include <vector>
 
 #include "harness/analysis/annotations.h"
 #include "harness/analysis/device_trace.h"
+#include "harness/analysis/foreign_savings.h"
 #include "harness/analysis/interval_set.h"
 #include "harness/analysis/partition.h"
+#include "harness/analysis/running_times.h"
+#include "harness/analysis/slowdown.h"
 
 namespace harness {
-
-// Length of time by what ran: the index is a set of Running bits.
-enum Running : unsigned {
-  kRunsCompute = 1,
-  kRunsOptimizer = 2,
-  kRunsCommunication = 4,
-  kRunsMemcpy = 8,
-  kRunsMemset = 16,
-  kRunsCopyKernel = 32,  // a kernel that annotations make a copy of FSDP's
-};
-struct RunningTimes {
-  std::array<fsdp::Nanos, 64> by_set{};
-  // Time in which something of `any` runs and nothing of `none`.
-  fsdp::Nanos length(unsigned any, unsigned none = 0) const;
-  fsdp::Nanos both(unsigned a, unsigned b) const;  // something of a and something of b
-  void add(const RunningTimes& other);
-};
-inline constexpr unsigned kRunsModel = kRunsCompute | kRunsOptimizer;
-inline constexpr unsigned kRunsKernels = kRunsModel | kRunsCopyKernel;
 
 struct ForeignStep {
   std::string label;  // "ProfilerStep#4"; empty: the window is not a step
   StepPartition partition;
   RunningTimes running;
+  std::vector<Saving> savings;  // upper bounds
   fsdp::Nanos host_not_issued = 0, host_launch = 0, idle_dependency = 0, idle_unknown = 0;
   std::int64_t operations = 0;
   bool cut = false;  // its annotation never ended
@@ -82,7 +68,8 @@ struct ForeignPartition {
   ForeignCounts counts;
   std::vector<StreamUse> streams;  // by number
   CriticalStretch stretch;
-  std::vector<UnitMetrics> units;  // collectives, by unit and pass; unit -1: no annotation names it
+  std::vector<UnitMetrics> units;  // by unit and pass; unit -1: collectives that no annotation names
+  std::optional<Slowdown> slowdown;
   fsdp::Nanos kernels_begin = 0, kernels_end = 0;
   bool has_steps = false;
 
@@ -101,6 +88,8 @@ class ForeignSweep {
   // `steps`: of AnnotationIndex. References must outlive the sweep.
   ForeignSweep(const std::vector<Annotation>& steps, const std::vector<std::string>& step_labels,
                const AllocationCalls& allocations, PieceSink sink = {});
+  ForeignSweep(const ForeignSweep&) = delete;
+  ForeignSweep& operator=(const ForeignSweep&) = delete;
   // In order of begin, ties by (stream, correlation, order). Operations of length 0 count as operations, nothing more.
   void add(const DeviceOp& op);
   ForeignPartition finish();
@@ -123,9 +112,12 @@ class ForeignSweep {
   void close_stretch();
   ForeignStep& window() { return current_ < 0 ? out_.before : out_.steps[static_cast<std::size_t>(current_)]; }
   UnitMetrics& unit_row(const DeviceOp& op);
+  void end_one();
 
   struct Ending {
-    fsdp::Nanos end;
+    fsdp::Nanos end, begin;
+    fsdp::Nanos communicated;  // time with communication until it began
+    std::uint32_t name;
     unsigned bit;
     bool operator>(const Ending& o) const { return end > o.end; }
   };
@@ -147,6 +139,8 @@ class ForeignSweep {
   std::map<std::int32_t, StreamUse> streams_;
   CriticalStretch open_stretch_;
   fsdp::Nanos charged_most_ = 0;
+  SavingBound savings_;
+  KernelTimes kernel_times_;
 };
 
 }  // namespace harness

@@ -79,23 +79,50 @@ Json units_json(const std::vector<UnitMetrics>& units, const std::vector<std::st
     j["other_collectives"] = m.other_collectives;
     j["exposed_ns"] = m.exposed_ns;
     j["hidden_ns"] = m.hidden_ns;
+    j["compute_ns"] = m.compute_ns;
     out.push_back(std::move(j));
   }
   return out;
 }
 
+// Over the steps that count; "saved_is_exact": false for upper bounds.
+Json savings_json(const RowAnalysis& row) {
+  std::vector<Saving> all = row.total.savings;
+  sort_savings(all);
+  Json out = Json::array();
+  for (const Saving& s : all) {
+    Json j;
+    j["unit"] = text_or_null(unit_of(s.unit, row.unit_names));
+    j["pass"] = s.pass == fsdp::Pass::kNone ? Json(nullptr) : Json(fsdp::name_of(s.pass));
+    j["collective"] = fsdp::name_of(s.collective);
+    j["exposed_ns"] = s.exposed_ns;
+    j["saved_ns"] = s.saved_ns;
+    out.push_back(std::move(j));
+  }
+  return out;
+}
+
+Json slowdown_json(const std::optional<Slowdown>& s) {
+  if (!s) return nullptr;
+  return {{"ratio", std::round(s->ratio() * 1e4) / 1e4},
+          {"kernels", s->kernels},
+          {"names", s->names},
+          {"under_communication_ns", s->under_ns},
+          {"alone_ns", std::llround(s->alone_ns)}};
+}
+
 Json convention_json(const RowAnalysis& row, Convention c) {
   Json j;
-  if (c == Convention::kTraceLens) {
-    const TraceLensTimes t = tracelens_times(row.partition);
+  if (c == Convention::kTraceLens && row.tracelens) {
+    const TraceLensTimes& t = *row.tracelens;
     j = {{"compute_ns", t.compute},
          {"exposed_communication_ns", t.exposed_communication},
          {"exposed_memcpy_ns", t.exposed_memcpy},
          {"idle_ns", t.idle},
          {"hidden_communication_ns", t.hidden_communication},
          {"span_ns", t.span}};
-  } else if (c == Convention::kNsys) {
-    const NsysTimes t = nsys_times(row.partition);
+  } else if (c == Convention::kNsys && row.nsys) {
+    const NsysTimes& t = *row.nsys;
     j = {{"compute_only_ns", t.compute_only},
          {"nccl_only_ns", t.communication_only},
          {"overlap_ns", t.overlap},
@@ -174,6 +201,9 @@ Json row_json(const RowAnalysis& row, Convention c, const FileAnalysis& file) {
         {"busy_ns", p.before.running.length(~0u)}};
   }
   j["units"] = units_json(p.units, row.unit_names);
+  j["savings"] = savings_json(row);
+  j["savings_exact"] = row.savings_exact;
+  j["slowdown"] = slowdown_json(p.slowdown);
   if (p.stretch.end > p.stretch.begin) {
     Json s;
     s["begin_ns"] = p.stretch.begin - origin;
@@ -188,7 +218,7 @@ Json row_json(const RowAnalysis& row, Convention c, const FileAnalysis& file) {
   }
   j["findings"] = Json::array();
   for (const AnalysisFinding& f : row.findings)
-    j["findings"].push_back({{"kind", f.kind}, {"text", f.text}, {"ns", f.ns}});
+    j["findings"].push_back({{"kind", f.kind}, {"text", f.text}, {"ns", f.ns}, {"saved_ns", or_null(f.saved_ns)}});
   if (c != Convention::kExclusive) j["convention"] = convention_json(row, c);
   return j;
 }

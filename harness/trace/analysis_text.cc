@@ -104,6 +104,35 @@ std::string partition_table(const RowAnalysis& row) {
   return out;
 }
 
+std::string slowdown_line(const RowAnalysis& row) {
+  const std::optional<Slowdown>& s = row.partition.slowdown;
+  if (!s) return "";
+  char ratio[32];
+  std::snprintf(ratio, sizeof ratio, "%.2f", s->ratio());
+  return std::string("  compute beside communication takes ") + ratio + " times as long as the same " +
+         (row.savings_exact ? "unit's alone (" : "kernels' alone (") + std::to_string(s->kernels) + " runs of " +
+         std::to_string(s->names) + "; an estimate: runs may differ in size)\n";
+}
+
+// Findings speak of the mean step.
+std::string findings_text(const RowAnalysis& row) {
+  std::string out;
+  const auto steps = static_cast<Nanos>(std::max<std::size_t>(1, row.steps_counted));
+  const Nanos length = sum(row.total.partition.classes);
+  const std::string whose = row.partition.has_steps ? "the step" : "the trace";
+  for (const AnalysisFinding& f : row.findings) {
+    out += "  finding: " + f.text + ": " + micros(f.ns / steps) + " us" + (steps > 1 ? " a step" : "");
+    if (f.saved_ns && *f.saved_ns == 0) {
+      out += "; hiding it alone would not make " + whose + " shorter";
+    } else if (f.saved_ns) {
+      out += "; hidden, " + whose + " would be " + (row.savings_exact ? "" : "at most ") + micros(*f.saved_ns / steps) +
+             " us (" + share(*f.saved_ns, length) + ") shorter";
+    }
+    out += "\n";
+  }
+  return out;
+}
+
 std::string causes(const RowAnalysis& row) {
   const ForeignStep& t = row.total;
   std::string out;
@@ -121,19 +150,19 @@ std::string causes(const RowAnalysis& row) {
     if (s.unit >= 0) out += " (" + unit_of(s.unit, row.unit_names) + ")";
     out += "\n";
   }
-  for (const AnalysisFinding& f : row.findings) out += "  finding: " + f.text + ": " + micros(f.ns) + " us\n";
-  return out;
+  return out + slowdown_line(row) + findings_text(row);
 }
 
 std::string units_table(const RowAnalysis& row) {
   Table t;
-  t.rows.push_back({"unit", "pass", "gathers", "us", "reduces", "us", "other", "exposed us", "hidden us"});
+  t.rows.push_back(
+      {"unit", "pass", "gathers", "us", "reduces", "us", "other", "exposed us", "hidden us", "compute us"});
   for (const UnitMetrics& m : row.partition.units) {
     if (m.unit < 0) continue;
     t.rows.push_back({unit_of(m.unit, row.unit_names), std::string(fsdp::name_of(m.pass)),
                       std::to_string(m.all_gathers), micros(m.all_gather_ns), std::to_string(m.reduce_scatters),
                       micros(m.reduce_scatter_ns), std::to_string(m.other_collectives), micros(m.exposed_ns),
-                      micros(m.hidden_ns)});
+                      micros(m.hidden_ns), micros(m.compute_ns)});
   }
   return t.rows.size() > 1 ? t.text() : "";
 }
@@ -141,8 +170,8 @@ std::string units_table(const RowAnalysis& row) {
 std::string convention_text(const RowAnalysis& row, Convention c) {
   Table t;
   std::string head;
-  if (c == Convention::kTraceLens) {
-    const TraceLensTimes x = tracelens_times(row.partition);
+  if (c == Convention::kTraceLens && row.tracelens) {
+    const TraceLensTimes& x = *row.tracelens;
     head = "  by TraceLens (memset is compute; parts add to the span), us:\n";
     t.rows = {{"compute", micros(x.compute), share(x.compute, x.span)},
               {"exposed communication", micros(x.exposed_communication), share(x.exposed_communication, x.span)},
@@ -150,8 +179,8 @@ std::string convention_text(const RowAnalysis& row, Convention c) {
               {"idle", micros(x.idle), share(x.idle, x.span)},
               {"span", micros(x.span), ""},
               {"hidden communication", micros(x.hidden_communication), ""}};
-  } else if (c == Convention::kNsys) {
-    const NsysTimes x = nsys_times(row.partition);
+  } else if (c == Convention::kNsys && row.nsys) {
+    const NsysTimes& x = *row.nsys;
     head = "  by nsys-ai (kernels only, copies are idle), us:\n";
     t.rows = {{"compute only", micros(x.compute_only), share(x.compute_only, x.span)},
               {"nccl only", micros(x.communication_only), share(x.communication_only, x.span)},

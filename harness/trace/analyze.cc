@@ -9,13 +9,13 @@
 #include "harness/trace/foreign_perfetto.h"
 #include "harness/trace/kineto_reader.h"
 #include "harness/trace/nsys_reader.h"
+#include "harness/trace/own_rows.h"
 
 namespace harness {
 namespace {
 
 using fsdp::Nanos;
 using fsdp::Span;
-using fsdp::SpanKind;
 
 constexpr std::size_t kMostSightings = 1 << 20;  // of collectives kept for the alignment, per rank
 
@@ -160,10 +160,11 @@ class Analyzer {
   void finish_row(RowAnalysis& row, const FileAnalysis& file) {
     const ForeignPartition& p = row.partition;
     row.total = p.has_steps ? p.sum_of_steps(options_.include_cut_step) : p.whole;
-    if (row.total.partition.communication > 0) {
-      row.overlap_pct = 100.0 * static_cast<double>(row.total.partition.communication_hidden) /
-                        static_cast<double>(row.total.partition.communication);
-    }
+    row.steps_counted = std::count_if(p.steps.begin(), p.steps.end(),
+                                      [&](const ForeignStep& s) { return !s.cut || options_.include_cut_step; });
+    row.overlap_pct = overlap_of(row.total);
+    if (options_.convention == Convention::kTraceLens) row.tracelens = tracelens_times(p);
+    if (options_.convention == Convention::kNsys) row.nsys = nsys_times(p);
     row.findings = findings_of(row);
     const std::string where = row_label(row) + ": ";
     if (!p.has_steps) message(file.facts.path, where + "no step boundaries: everything is one window");
@@ -186,40 +187,15 @@ class Analyzer {
     return label + std::to_string(row.device);
   }
 
-  // --- our own traces: the waits are known, the partition is the one of the run ---
+  static std::optional<double> overlap_of(const ForeignStep& s) {
+    const Nanos all = s.partition.communication;
+    if (all == 0) return std::nullopt;
+    return 100.0 * static_cast<double>(s.partition.communication_hidden) / static_cast<double>(all);
+  }
 
   void own_rows(const Loaded& l, std::size_t file) {
-    if (options_.convention != Convention::kExclusive) {
-      throw fsdp::ConfigError("[" + l.trace.facts.path +
-                              "] is a shardscope trace: it has one convention, exclusive; leave out --convention");
-    }
-    std::map<int, std::vector<Span>> ranks;
-    for (const Span& s : l.own.spans) ranks[s.rank].push_back(s);
-    for (const auto& [rank, spans] : ranks) {
-      RowAnalysis row;
-      row.file = file;
-      row.rank = rank;
-      row.unit_names = l.own.unit_names;
-      row.partition.has_steps = true;
-      for (const StepPartition& s : partition_steps(spans)) {
-        ForeignStep step;
-        step.label = "step " + std::to_string(s.step);
-        step.partition = s;
-        for (const UnitMetrics& m : unit_metrics(spans, s)) add_units(row.partition.units, m);
-        row.partition.steps.push_back(std::move(step));
-      }
-      for (const Span& s : spans) {
-        row.partition.whole.operations += s.kind != SpanKind::kStep;
-        row.partition.counts.communication += is_collective(s.kind);
-      }
-      row.partition.stretch = longest_stretch(row.partition.steps);
-      row.total = row.partition.sum_of_steps(true);
-      row.total.operations = row.partition.whole.operations;
-      row.partition.whole.partition = row.total.partition;
-      if (row.total.partition.communication > 0) {
-        row.overlap_pct = 100.0 * static_cast<double>(row.total.partition.communication_hidden) /
-                          static_cast<double>(row.total.partition.communication);
-      }
+    for (RowAnalysis& row : harness::own_rows(l.own, options_, file)) {
+      row.overlap_pct = overlap_of(row.total);
       row.findings = findings_of(row);
       out_.rows.push_back(std::move(row));
     }

@@ -29,6 +29,7 @@ struct AnalysisFinding {
   std::string kind;  // "same_stream", "exposed"
   std::string text;
   fsdp::Nanos ns = 0;
+  std::optional<fsdp::Nanos> saved_ns;  // by which the steps that count would be shorter in all if it were hidden
 };
 
 // One device of one file, or one rank of one of our own traces.
@@ -39,8 +40,12 @@ struct RowAnalysis {
   std::int64_t process = 0;
   ForeignPartition partition;
   ForeignStep total;                  // over the steps that count, or over everything if there are none
+  std::size_t steps_counted = 0;      // in `total`
   std::optional<double> overlap_pct;  // hidden / communication of `total`
+  bool savings_exact = false;         // the waits are known; else `saved_ns` are upper bounds
   std::optional<HtaResult> hta;
+  std::optional<TraceLensTimes> tracelens;
+  std::optional<NsysTimes> nsys;
   std::vector<AnalysisFinding> findings;
   std::vector<std::string> unit_names;
 };

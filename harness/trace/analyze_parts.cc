@@ -36,21 +36,24 @@ std::vector<AnalysisFinding> findings_of(const RowAnalysis& row) {
                    s.exposed});
     claimed += s.exposed;
   }
-  std::vector<PartitionDetail> details = p.whole.partition.details;
-  std::sort(details.begin(), details.end(), [](const auto& a, const auto& b) { return a.ns > b.ns; });
-  Nanos left = exposed(p.whole.partition.classes) - claimed;
-  for (const PartitionDetail& d : details) {
-    const bool is_exposed = d.cls >= PartitionClass::kExposedAllGatherForward && d.cls <= PartitionClass::kExposedOther;
-    if (!is_exposed || out.size() >= 8 || left <= 0) continue;
-    const Nanos ns = std::min(left, d.ns);
+  std::vector<Saving> savings = row.total.savings;
+  sort_savings(savings);
+  Nanos left = exposed(row.total.partition.classes) - claimed;
+  for (const Saving& s : savings) {
+    if (out.size() >= 8 || left <= 0) break;
+    const Nanos ns = std::min(left, s.exposed_ns);
     left -= ns;
-    const std::string unit = unit_name(d.unit, row.unit_names);
-    std::string text = "exposed " + std::string(fsdp::name_of(d.collective));
-    if (!unit.empty()) text += " of " + unit;
-    if (d.pass != fsdp::Pass::kNone) text += ", " + std::string(fsdp::name_of(d.pass));
-    out.push_back({"exposed", text, ns});
+    out.push_back({"exposed", "exposed " + saving_name(s, row.unit_names), ns, std::min(ns, s.saved_ns)});
   }
   return out;
+}
+
+std::string saving_name(const Saving& s, const std::vector<std::string>& names) {
+  std::string text(fsdp::name_of(s.collective));
+  const std::string unit = unit_name(s.unit, names);
+  if (!unit.empty()) text += " of " + unit;
+  if (s.pass != fsdp::Pass::kNone) text += ", " + std::string(fsdp::name_of(s.pass));
+  return text;
 }
 
 CriticalStretch longest_stretch(const std::vector<ForeignStep>& steps) {

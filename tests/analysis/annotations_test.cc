@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace harness {
 namespace {
 
@@ -110,6 +112,50 @@ TEST(Annotations, Fsdp1UnitsComeFromTheOrderOfTheForwards) {
   EXPECT_EQ(unit(185), "unit 1");
   EXPECT_EQ(unit(205), "unit 1");
   EXPECT_EQ(unit(225), "unit 0 (root)");
+}
+
+// FSDP2 brackets hooks; compute lies between them.
+TEST(ComputeUnitsTest, ComputeBelongsToTheInnermostUnitBetweenItsHooks) {
+  std::vector<std::string> names;
+  std::vector<Annotation> all;
+  auto add = [&](const std::string& text, fsdp::Nanos begin, fsdp::Nanos end) {
+    const AnnotationMeaning m = meaning_of(text);
+    Annotation a;
+    a.begin = begin, a.end = end, a.kind = m.kind, a.phase = m.phase, a.pass = m.pass;
+    if (m.has_unit) {
+      auto it = std::find(names.begin(), names.end(), m.unit);
+      if (it == names.end()) it = names.emplace(names.end(), m.unit);
+      a.unit = static_cast<fsdp::UnitId>(it - names.begin());
+    }
+    all.push_back(a);
+  };
+  for (const fsdp::Nanos z : {0, 1000}) {
+    add("ProfilerStep#1", z, z + 900);
+    add("FSDP::pre_forward", z + 10, z + 20);
+    add("FSDP::pre_forward (a)", z + 30, z + 40);
+    add("FSDP::post_forward (a)", z + 60, z + 70);
+    add("FSDP::post_forward", z + 80, z + 90);
+    add("FSDP::pre_backward", z + 200, z + 210);
+    add("FSDP::pre_backward (a)", z + 220, z + 230);
+    add("FSDP::post_backward_reshard (a)", z + 260, z + 270);
+    add("FSDP::post_backward_reduce (a)", z + 270, z + 280);
+  }
+  const ComputeUnits units(all);
+  auto at = [&](fsdp::Nanos t) {
+    const ComputeUnits::Owner o = units.at(0, t);
+    return o.unit == fsdp::kNoUnit ? std::string("nobody")
+                                   : names[static_cast<std::size_t>(o.unit)] + " " + std::string(fsdp::name_of(o.pass));
+  };
+  for (const fsdp::Nanos z : {0, 1000}) {
+    EXPECT_EQ(at(z + 5), "nobody");
+    EXPECT_EQ(at(z + 25), "[root] forward");
+    EXPECT_EQ(at(z + 50), "a forward");
+    EXPECT_EQ(at(z + 75), "[root] forward");
+    EXPECT_EQ(at(z + 150), "nobody") << "the loss";
+    EXPECT_EQ(at(z + 240), "a backward");
+    EXPECT_EQ(at(z + 300), "[root] backward") << "its post-hook does not come: until the next step begins";
+  }
+  EXPECT_EQ(units.at(1, 50).unit, fsdp::kNoUnit) << "another thread";
 }
 
 TEST(KernelNames, CommunicationByName) {

@@ -125,10 +125,72 @@ TEST(ForeignPartitionTest, TheLongestStretchWithoutModelWorkIsFound) {
   EXPECT_EQ(sum(s.classes), 30);
 }
 
+std::string savings(const ForeignPartition& p) {
+  std::string out;
+  for (const Saving& s : p.whole.savings) {
+    out += (out.empty() ? "" : ", ") + std::to_string(s.unit) + " " + std::to_string(s.saved_ns) + "/" +
+           std::to_string(s.exposed_ns);
+  }
+  return out;
+}
+
+// Compute is launched at 5, into the exposed [0, 12): what lies before its launch the host would cost anyway.
+TEST(ForeignSavings, WhatLiesBehindTheLaunchOfTheNextComputeCouldBeSaved) {
+  Ops o;
+  o.add(OpClass::kCommunication, 0, 12, 20, -5).add(OpClass::kCompute, 12, 20, 7, 5);
+  o.ops[0].unit = 1;
+  EXPECT_EQ(savings(o.sweep()), "1 7/12");
+  o.ops[1].launch_begin = -3;
+  EXPECT_EQ(savings(o.sweep()), "1 12/12");
+  o.ops[1].launch_begin = 15;  // clocks, or a host that waited: nothing to gain
+  EXPECT_EQ(savings(o.sweep()), "1 0/12");
+}
+
+TEST(ForeignSavings, OfComputesThatBeginTogetherTheFirstLaunchedCounts) {
+  Ops o;
+  o.add(OpClass::kCommunication, 0, 12, 20, -5)
+      .add(OpClass::kCompute, 12, 20, 7, 9)
+      .add(OpClass::kCompute, 12, 14, 8, 4)
+      .add(OpClass::kCommunication, 25, 30, 20, -5)
+      .add(OpClass::kCompute, 30, 31, 7, 28);
+  o.ops[0].unit = 1, o.ops[3].unit = 2;
+  EXPECT_EQ(savings(o.sweep()), "1 8/12, 2 2/5");
+}
+
+TEST(ForeignSavings, WithoutLaunchOrWithoutAnythingBehindItAllIsTheBound) {
+  Ops o;
+  o.add(OpClass::kCommunication, 0, 12, 20).add(OpClass::kCompute, 12, 20, 7).add(OpClass::kCommunication, 20, 29, 20);
+  o.ops[0].unit = 1, o.ops[2].unit = 2;
+  EXPECT_EQ(savings(o.sweep()), "1 12/12, 2 9/9");
+}
+
+// Two runs of kernel 1 beside communication take 30 and 40, two alone 20 and 20; kernel 2 never ran alone.
+TEST(KernelSlowdown, IsTheTimeBesideCommunicationOverTheMeanAlone) {
+  Ops o;
+  o.add(OpClass::kCommunication, 0, 70, 20);
+  o.add(OpClass::kCompute, 0, 30, 7).add(OpClass::kCompute, 30, 70, 7).add(OpClass::kCompute, 60, 65, 8);
+  o.add(OpClass::kCompute, 70, 90, 7).add(OpClass::kCompute, 90, 110, 7);
+  for (const std::size_t i : {1, 2, 4, 5}) o.ops[i].name = 1;
+  o.ops[3].name = 2;
+  const std::optional<Slowdown> s = o.sweep().slowdown;
+  ASSERT_TRUE(s.has_value());
+  EXPECT_EQ(s->kernels, 2);
+  EXPECT_EQ(s->names, 1);
+  EXPECT_EQ(s->under_ns, 70);
+  EXPECT_DOUBLE_EQ(s->ratio(), 70.0 / 40);
+}
+
+TEST(KernelSlowdown, IsAbsentWhereNothingCanBeCompared) {
+  Ops o;
+  o.add(OpClass::kCompute, 0, 30, 7).add(OpClass::kCommunication, 40, 50, 20);
+  EXPECT_FALSE(o.sweep().slowdown.has_value());
+}
+
 TEST(ForeignPartitionTest, NothingIsNothing) {
   const ForeignPartition p = Ops().sweep();
   EXPECT_EQ(sum(p.whole.partition.classes), 0);
   EXPECT_TRUE(p.steps.empty());
+  EXPECT_FALSE(p.slowdown.has_value());
 }
 
 // --- against brute force, on small integers ---

@@ -134,6 +134,7 @@ TEST(FsdpAnnotations, UnitPassAndCopiesOfDeviceWork) {
   }
   EXPECT_EQ(units, (std::map<std::string, std::string>{
                        {"layers.0 forward", "1 0"}, {"layers.0 backward", "1 0"}, {"layers.1 backward", "0 1"}}));
+  EXPECT_EQ(j["rows"][0]["units"][0]["compute_ns"], 40'000) << "launched after layers.0's pre-forward";
   EXPECT_TRUE(says(j, "FSDP copies recognised by annotation: 1"));
 }
 

@@ -60,10 +60,43 @@ TEST(OwnTrace, ReadsBackToTheSamePartition) {
   EXPECT_EQ(j["rows"][0]["critical_stretch"]["unit"], "embed");
 }
 
-TEST(OwnTrace, HasNoOtherConvention) {
+// Rank 0: gathers [0, 2) and [2, 4), compute [2, 12). In flight 4, of which 2 under compute.
+TEST(OwnTrace, OtherConventionsSayWhatTheirToolsWould) {
   const std::string path = temporary("own2.json");
   write_chrome_trace(path, two_ranks(), {"a", "b"});
-  EXPECT_THROW(analyze({path}, Convention::kHta), fsdp::ConfigError);
+  const TraceLensTimes t = *analyze({path}, Convention::kTraceLens).rows.at(0).tracelens;
+  EXPECT_EQ(t.compute, 10);
+  EXPECT_EQ(t.exposed_communication, 2);
+  EXPECT_EQ(t.hidden_communication, 2);
+  EXPECT_EQ(t.idle, 0);
+  EXPECT_EQ(t.span, 12);
+  const NsysTimes n = *analyze({path}, Convention::kNsys).rows.at(0).nsys;
+  EXPECT_EQ(n.compute_only, 8);
+  EXPECT_EQ(n.communication_only, 2);
+  EXPECT_EQ(*n.overlap_pct, 50);
+  AnalyzeOptions o;
+  o.paths = {path};
+  o.convention = Convention::kHta;
+  o.hta_round = false;
+  const HtaResult h = *analyze_traces(o).rows.at(0).hta;
+  EXPECT_EQ(h.compute, 10);
+  EXPECT_EQ(h.non_compute, 2);
+  EXPECT_EQ(h.idle, 0);
+  EXPECT_EQ(*h.overlap_pct, 50);
+}
+
+// Hiding the first gather moves the first compute from 2 to 0, and the second, whose gather ends at 4, with it.
+TEST(OwnTrace, SaysByHowMuchTheStepWouldBeShorter) {
+  const std::string path = temporary("own3.json");
+  write_chrome_trace(path, two_ranks(), {"embed", "layers.0"});
+  const TraceAnalysis a = analyze({path});
+  const nlohmann::json j = nlohmann::json::parse(to_json(a))["rows"][1];
+  EXPECT_EQ(j["savings_exact"], true);
+  ASSERT_EQ(j["savings"].size(), 1u);
+  EXPECT_EQ(j["savings"][0]["unit"], "embed");
+  EXPECT_EQ(j["savings"][0]["saved_ns"], 2);
+  EXPECT_EQ(j["findings"][0]["saved_ns"], 2);
+  EXPECT_NE(to_text(a).find("the step would be 0.002 us (16.7 %) shorter"), std::string::npos) << to_text(a);
 }
 
 TEST(Perfetto, AnAnnotatedTraceParsesAndItsPartitionTilesTheSpan) {

@@ -1,0 +1,34 @@
+// Compute that meets communication shares SMs, memory bandwidth and power with it. How much longer it takes, from the
+// runs of the same kernel that met none. Runs of one kernel may differ in size: an estimate, said to be one.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "fsdp/core/types.h"
+
+namespace harness {
+
+struct Slowdown {
+  std::int64_t kernels = 0;  // runs that met communication and can be compared
+  std::int64_t names = 0;    // different kernels among them
+  fsdp::Nanos under_ns = 0;  // their time
+  double alone_ns = 0;       // the time of as many runs that met none, by the mean of each kernel
+  double ratio() const { return static_cast<double>(under_ns) / alone_ns; }
+};
+
+class KernelTimes {
+ public:
+  // One run of the kernel `name` (small numbers), and how much of it ran beside communication.
+  void add(std::uint32_t name, fsdp::Nanos ns, fsdp::Nanos beside_communication);
+  std::optional<Slowdown> slowdown() const;  // none if no kernel ran both ways
+
+ private:
+  struct Runs {
+    std::int64_t under = 0, alone = 0;
+    fsdp::Nanos under_ns = 0, alone_ns = 0;
+  };
+  std::vector<Runs> runs_;
+};
+
+}  // namespace harness

@@ -1,0 +1,132 @@
+#include "harness/trace/own_rows.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "harness/trace/analyze_parts.h"
+
+namespace harness {
+namespace {
+
+using fsdp::Nanos;
+using fsdp::Span;
+using fsdp::SpanKind;
+
+// One rank's spans as a device would show them: compute, copies and collectives, each lane a stream.
+class AsDevice {
+ public:
+  explicit AsDevice(const std::vector<Span>& spans) {
+    for (const Span& s : spans) {
+      if (s.kind == SpanKind::kStep) add_step(s);
+      if (s.kind == SpanKind::kWait || s.kind == SpanKind::kMemoryWait || s.kind == SpanKind::kStep) continue;
+      ops_.push_back(op_of(s));
+    }
+    std::sort(steps_.begin(), steps_.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    for (DeviceOp& op : ops_) op.step = step_at(op.launch_begin);
+    std::sort(ops_.begin(), ops_.end(), [](const DeviceOp& a, const DeviceOp& b) {
+      return std::tie(a.begin, a.stream, a.correlation) < std::tie(b.begin, b.stream, b.correlation);
+    });
+  }
+
+  // Unions of what ran, and the kernels' slowdown; its partition guesses what ours knows.
+  ForeignPartition running() const {
+    const std::vector<std::string> labels(steps_.size());
+    const AllocationCalls none;
+    ForeignSweep sweep(steps_, labels, none);
+    for (const DeviceOp& op : ops_) sweep.add(op);
+    return sweep.finish();
+  }
+  HtaResult hta(const AnalyzeOptions& options) const {
+    HtaSweep sweep({options.hta_round, options.hta_include_last_step}, steps_, classes_, true);
+    for (const DeviceOp& op : ops_) sweep.add(op);
+    return sweep.finish();
+  }
+
+ private:
+  void add_step(const Span& s) {
+    Annotation a;
+    a.kind = AnnotationKind::kStep;
+    a.begin = s.begin, a.end = s.end;
+    steps_.push_back(a);
+  }
+
+  DeviceOp op_of(const Span& s) {
+    DeviceOp op;
+    op.begin = s.begin, op.end = s.end, op.launch_begin = op.launch_end = std::min(s.issued, s.begin);
+    op.stream = static_cast<std::int32_t>(s.lane);
+    op.correlation = op.order = s.id;
+    op.unit = s.unit, op.pass = s.pass, op.bytes = s.bytes;
+    op.cls = is_collective(s.kind)            ? OpClass::kCommunication
+             : s.kind == SpanKind::kOptimizer ? OpClass::kOptimizer
+             : s.kind == SpanKind::kCopy      ? OpClass::kCopy
+                                              : OpClass::kCompute;
+    if (is_collective(s.kind)) op.collective = s.kind;
+    // The compute of one unit and pass is the same work in every step.
+    const auto [it, fresh] = names_.try_emplace({s.kind, s.unit, s.pass}, static_cast<std::uint32_t>(classes_.size()));
+    if (fresh) classes_.push_back(is_collective(s.kind) ? HtaClass::kCommunication : HtaClass::kCompute);
+    op.name = it->second;
+    return op;
+  }
+
+  std::int32_t step_at(Nanos t) const {
+    const auto after = std::partition_point(steps_.begin(), steps_.end(), [&](const auto& s) { return s.begin <= t; });
+    return static_cast<std::int32_t>(after - steps_.begin()) - 1;
+  }
+
+  std::vector<DeviceOp> ops_;
+  std::vector<Annotation> steps_;
+  std::map<std::tuple<SpanKind, fsdp::UnitId, fsdp::Pass>, std::uint32_t> names_;
+  std::vector<HtaClass> classes_;
+};
+
+RowAnalysis row_of(const std::vector<Span>& spans, const AnalyzeOptions& options) {
+  RowAnalysis row;
+  const AsDevice device(spans);
+  const ForeignPartition ran = device.running();
+  ForeignPartition& p = row.partition;
+  p.counts = ran.counts;
+  p.slowdown = ran.slowdown;
+  p.whole.operations = ran.whole.operations;
+  p.has_steps = true;
+  for (const StepPartition& s : partition_steps(spans)) {
+    ForeignStep step;
+    step.label = "step " + std::to_string(s.step);
+    step.partition = s;
+    step.savings = savings_of(spans, s);
+    for (const Span& x : spans) {
+      step.operations +=
+          x.kind != SpanKind::kStep && x.lane != fsdp::Lane::kHost && x.begin >= s.begin && x.begin < s.end;
+    }
+    for (const UnitMetrics& m : unit_metrics(spans, s)) add_units(p.units, m);
+    p.steps.push_back(std::move(step));
+  }
+  p.stretch = longest_stretch(p.steps);
+  row.total = p.sum_of_steps(true);
+  p.whole.partition = row.total.partition;
+  p.whole.savings = row.total.savings;
+  if (options.convention == Convention::kTraceLens) row.tracelens = tracelens_times(ran);
+  if (options.convention == Convention::kNsys) row.nsys = nsys_times(ran);
+  if (options.convention == Convention::kHta) row.hta = device.hta(options);
+  return row;
+}
+
+}  // namespace
+
+std::vector<RowAnalysis> own_rows(const OwnTrace& trace, const AnalyzeOptions& options, std::size_t file) {
+  std::map<int, std::vector<Span>> ranks;
+  for (const Span& s : trace.spans) ranks[s.rank].push_back(s);
+  std::vector<RowAnalysis> rows;
+  for (const auto& [rank, spans] : ranks) {
+    RowAnalysis row = row_of(spans, options);
+    row.file = file;
+    row.rank = rank;
+    row.unit_names = trace.unit_names;
+    row.savings_exact = true;
+    row.steps_counted = row.partition.steps.size();
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace harness
