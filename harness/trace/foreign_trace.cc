@@ -202,6 +202,11 @@ void ForeignTrace::classify(DeviceOp& op) const {
     op.annotated_copy = true;
   } else {
     op.cls = OpClass::kCompute;
+    if (op.unit == fsdp::kNoUnit && launched) {
+      const ComputeUnits::Owner owner = annotations_.compute_units().at(op.thread, op.launch_begin);
+      op.unit = owner.unit;
+      op.pass = owner.pass;
+    }
   }
 }
 
