@@ -7,6 +7,7 @@
 #include "harness/advise/machine_state.h"
 #include "harness/trace/chrome_writer.h"
 #include "harness/trial/environment.h"
+#include "harness/trial/gpu/gpu_watch.h"
 #include "harness/trial/launchers.h"
 #include "harness/trial/trial.h"
 
@@ -34,10 +35,14 @@ RunCase real_trials() {
     options.log_dir = plan.log_dir;
     options.stop = plan.stop;
     const MachineState before = read_machine_state();
+    GpuWatch gpus;
     CaseRecord r = run_trial(settings, options);
     const MachineChange change = machine_change(before, read_machine_state(), usable_cores());
     r.environment.insert(change.fields.begin(), change.fields.end());
     r.warnings.insert(r.warnings.end(), change.warnings.begin(), change.warnings.end());
+    const GpuReport gpu = gpus.finish();
+    r.environment.insert(gpu.fields.begin(), gpu.fields.end());
+    r.warnings.insert(r.warnings.end(), gpu.warnings.begin(), gpu.warnings.end());
     return r;
   };
 }
