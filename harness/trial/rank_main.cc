@@ -10,12 +10,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
 
 #include "fsdp/core/errors.h"
 #include "harness/trial/calibration.h"
+#include "harness/trial/gpu/libraries.h"
 #include "harness/trial/rank_link.h"
 #include "harness/trial/rank_progress.h"
 #include "harness/trial/rank_session.h"
@@ -26,7 +28,9 @@ namespace harness {
 namespace {
 
 int probe() {
-  std::cout << nlohmann::json(torch_environment()).dump() << "\n";
+  std::map<std::string, std::string> facts = torch_environment();
+  facts.merge(gpu_libraries());
+  std::cout << nlohmann::json(facts).dump() << "\n";
   return 0;
 }
 
