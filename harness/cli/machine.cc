@@ -1,20 +1,12 @@
 #include "harness/cli/machine.h"
 
 #include <fmt/format.h>
-#include <sys/statvfs.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/text.h"
-#include "harness/trial/environment.h"
-#include "harness/trial/trial.h"
 
 namespace harness::cli {
 namespace {
@@ -27,22 +19,7 @@ std::string value_of(const std::map<std::string, std::string>& map, const std::s
   return found == map.end() ? "unknown" : found->second;
 }
 
-// The words of a "flags" line that matter for speed.
-std::string cpu_flags() {
-  std::ifstream in("/proc/cpuinfo");
-  std::string line, out;
-  while (std::getline(in, line) && line.rfind("flags", 0) != 0) {
-  }
-  line += " ";
-  for (const char* flag : {"avx2", "avx512f", "avx512_bf16", "amx_bf16"}) {
-    if (line.find(std::string(" ") + flag + " ") != std::string::npos)
-      out += (out.empty() ? "" : ", ") + std::string(flag);
-  }
-  return out.empty() ? "none of avx2, avx512f, avx512_bf16, amx_bf16" : out;
-}
-
-Finding cores() {
-  const int n = usable_cores();
+Finding cores(int n) {
   Finding f{Kind::kGood, "cores", std::to_string(n), ""};
   if (n < 2)
     f.kind = Kind::kWarning,
@@ -50,50 +27,49 @@ Finding cores() {
   return f;
 }
 
-Finding shared_memory() {
-  struct statvfs s {};
-  if (::statvfs("/dev/shm", &s) != 0)
+Finding shared_memory(std::optional<fsdp::Bytes> free) {
+  if (!free)
     return {Kind::kWarning, "shared memory", "no /dev/shm", "ranks use anonymous memory files, which need none"};
-  const auto free = static_cast<fsdp::Bytes>(s.f_bavail) * static_cast<fsdp::Bytes>(s.f_frsize);
-  if (free < kLittleSharedMemory)
-    return {Kind::kWarning, "shared memory", format_bytes(free) + " free",
+  if (*free < kLittleSharedMemory)
+    return {Kind::kWarning, "shared memory", format_bytes(*free) + " free",
             "programs beside this one may need more; in a container start it with --shm-size=1g"};
-  return {Kind::kGood, "shared memory", format_bytes(free) + " free", ""};
+  return {Kind::kGood, "shared memory", format_bytes(*free) + " free", ""};
 }
 
-struct Output {
-  int status = -1;
-  std::string text;
-};
-
-Output output_of(const std::string& command) {
-  Output out;
-  FILE* pipe = ::popen(command.c_str(), "r");
-  if (!pipe) return out;
-  char buffer[4096];
-  for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) out.text.append(buffer, n);
-  const int status = ::pclose(pipe);
-  out.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return out;
-}
-
-// Facts of the rank program become findings of their own.
-void rank_program(std::vector<Finding>& findings) {
-  const std::string program = default_rank_program();
+// Facts of the rank program become findings of their own; those about GPUs come with the GPUs.
+void rank_program(const RankProgramFacts& rank, std::vector<Finding>& findings) {
   const char* remedy =
       "build it with `cmake --build build --target shardscope-rank` (needs LibTorch: scripts/dependencies), or name "
       "one in SHARDSCOPE_RANK";
-  if (::access(program.c_str(), X_OK) != 0)
-    return findings.push_back({Kind::kBroken, "rank program", program + " is not there", remedy});
-  const Output probe = output_of(shell_quoted(program) + " --probe 2>&1");
-  const auto facts = nlohmann::json::parse(probe.text, nullptr, false);
-  if (probe.status != 0 || !facts.is_object()) {
+  if (!rank.executable) return findings.push_back({Kind::kBroken, "rank program", rank.path + " is not there", remedy});
+  const auto facts = nlohmann::json::parse(rank.output, nullptr, false);
+  if (rank.status != 0 || !facts.is_object()) {
+    const bool torch =
+        rank.output.find("libtorch") != std::string::npos || rank.output.find("libc10") != std::string::npos;
     return findings.push_back({Kind::kBroken, "rank program",
-                               fmt::format("{} does not start: {}", program, trim(probe.text.substr(0, 300))), remedy});
+                               fmt::format("{} does not start: {}", rank.path, trim(rank.output.substr(0, 300))),
+                               torch ? "it finds no LibTorch: install torch of the version it was built with, and name "
+                                       "its folder in TORCH_DIR (bundle) or LD_LIBRARY_PATH"
+                                     : remedy});
   }
-  findings.push_back({Kind::kGood, "rank program", program, ""});
+  findings.push_back({Kind::kGood, "rank program", rank.path, ""});
   for (const auto& [name, value] : facts.items())
-    findings.push_back({Kind::kGood, name, value.is_string() ? value.get<std::string>() : value.dump(), ""});
+    if (name != "cupti" && name != "nccl")
+      findings.push_back({Kind::kGood, name, value.is_string() ? value.get<std::string>() : value.dump(), ""});
+}
+
+// Variables that end what this program measures.
+Finding variable(const std::string& name, const std::string& value) {
+  static const std::map<std::string, const char*> kHarmful = {
+      {"CUDA_DEVICE_MAX_CONNECTIONS", "one hardware queue ends the overlap of reduce-scatters on CUDA; unset it"},
+      {"CUDA_LAUNCH_BLOCKING", "every launch waits for its end: nothing overlaps; unset it"},
+      {"NCCL_P2P_DISABLE", "GPUs talk through host memory; unset it"},
+      {"NCCL_SHM_DISABLE", "processes of one node talk through the network; unset it"},
+      {"NCCL_IB_DISABLE", "nodes talk through sockets; unset it"}};
+  Finding f{Kind::kGood, name, value, ""};
+  if (const auto harmful = kHarmful.find(name); harmful != kHarmful.end() && value == "1")
+    f.kind = Kind::kWarning, f.remedy = harmful->second;
+  return f;
 }
 
 const char* mark_of(Kind k) {
@@ -126,29 +102,21 @@ const char* word_of(Kind k) {
 
 }  // namespace
 
-std::vector<Finding> examine_machine() {
-  const auto host = host_environment();
+std::vector<Finding> findings_of(const MachineFacts& f) {
   std::vector<Finding> out = {
-      {Kind::kGood, "shardscope", value_of(host, "shardscope") + " (" + value_of(host, "git_revision") + ")", ""},
+      {Kind::kGood, "shardscope", value_of(f.host, "shardscope") + " (" + value_of(f.host, "git_revision") + ")", ""},
       {Kind::kGood, "compiler", fmt::format("GCC compatible {}", __VERSION__), ""},
-      {Kind::kGood, "system", value_of(host, "kernel"), ""},
-      {Kind::kGood, "cpu", value_of(host, "cpu"), ""},
-      cores(),
-      {Kind::kGood, "vector units", cpu_flags(), ""},
-      {Kind::kGood, "memory", format_bytes(std::atoll(value_of(host, "memory_bytes").c_str())), ""},
-      shared_memory()};
-  rank_program(out);
-  out.push_back({Kind::kAbsent, "cuda", "this shardscope is built without CUDA",
-                 "this version does not have it yet: use --device cpu, or --device virtual to predict a GPU node"});
-  out.push_back({Kind::kAbsent, "nccl", "comes with CUDA", "use --collectives local or gloo"});
-  for (const auto& [name, value] : host) {
-    if (name.rfind("env.", 0) != 0) continue;
-    Finding f{Kind::kGood, name.substr(4), value, ""};
-    if (f.name == "CUDA_DEVICE_MAX_CONNECTIONS" && value == "1") {
-      f.kind = Kind::kWarning, f.remedy = "one hardware queue ends the overlap of reduce-scatters on CUDA; unset it";
-    }
-    out.push_back(f);
-  }
+      {Kind::kGood, "system", value_of(f.host, "kernel"), ""},
+      {Kind::kGood, "cpu", value_of(f.host, "cpu"), ""},
+      cores(f.cores),
+      {Kind::kGood, "vector units",
+       f.vector_units.empty() ? "none of avx2, avx512f, avx512_bf16, amx_bf16" : f.vector_units, ""},
+      {Kind::kGood, "memory", format_bytes(std::atoll(value_of(f.host, "memory_bytes").c_str())), ""},
+      shared_memory(f.shared_memory_free)};
+  rank_program(f.rank, out);
+  for (Finding& g : gpu_findings(f.gpu, f.rank)) out.push_back(std::move(g));
+  for (const auto& [name, value] : f.host)
+    if (name.rfind("env.", 0) == 0) out.push_back(variable(name.substr(4), value));
   return out;
 }
 
