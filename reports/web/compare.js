@@ -81,7 +81,7 @@ function renderEffects() {
 function drawEffects(where, rows) {
   if (!rows.length) return put(where, h('p', { class: 'muted' }, 'No case to show.'));
   const width = Math.max(280, where.clientWidth), phone = width < 620, rowHeight = phone ? 42 : 26, head = 10;
-  const left = phone ? 12 : Math.min(width * 0.42, Math.max(60, ...rows.map((c) => widthOf(c.label.slice(0, 200)) + 14))), right = width - (phone ? 12 : 74);
+  const left = phone ? 12 : Math.min(width * 0.5, Math.max(60, ...rows.map((c) => widthOf(c.label.slice(0, 200)) + 14))), right = width - (phone ? 12 : 74);
   const reach = Math.max(0.02, ...rows.flatMap((c) => (known(c.effect) ? [Math.abs(c.effect_low), Math.abs(c.effect_high), c.margin] : [])).filter(isFinite)) * 1.1;
   const xOf = (v) => left + (Math.max(-reach, Math.min(reach, v)) + reach) / (2 * reach) * (right - left);
   const foot = head + rows.length * rowHeight, height = foot + 46;

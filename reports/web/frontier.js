@@ -3,7 +3,7 @@
 const prefetchAxes = ['forward_prefetch', 'backward_prefetch', 'max_inflight', 'reshard_after_forward'];
 function frontierAxis() {
   const free = freeAxes();
-  return free.find((a) => a.name === state.along) || free.find((a) => prefetchAxes.includes(a.name)) || xAxis();
+  return free.find((a) => a.name === state.along) || prefetchAxes.map((name) => free.find((a) => a.name === name)).find(Boolean) || xAxis();
 }
 function frontierLines() {
   const axis = frontierAxis(), lines = new Map();

@@ -61,7 +61,7 @@ function drawHeat(where, { x, y }, measure) {
   const shade = (v) => { const t = high > low ? (v - low) / (high - low) : 0; return Math.min(heatSteps - 1, Math.floor((measure.less ? t : 1 - t) * heatSteps)); };
   const best = measure.less ? low : high;
   const svg = s('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'group', 'aria-label': measure.name + ' over ' + x.name + ' and ' + y.name });
-  svg.append(s('text', { x: 4, y: 13, class: 'column-name' }, fitted(shortAxis(y.name), left - 6, 11.5)));
+  svg.append(s('text', { x: 4, y: 13, class: 'column-name' }, fitted(shortAxis(y.name), width - 12, 11.5)));
   rows.forEach((v, k) => svg.append(s('text', { x: left - 8, y: top + k * rowHeight + 22, class: 'tick end strong' }, fitted(valueText(y.values[v]), left - 14))));
   drawPositions(svg, columns, label, { left, band, bottom, tilted, height: height - 34, width, name: shortAxis(x.name) + (coarseToFine(x) ? ' (coarse to fine)' : '') });
   for (const cell of cells) {
@@ -89,7 +89,8 @@ function drawCell(cell, g) {
   group.append(s('rect', { ...box, style: 'fill:' + (ok ? 'var(--h' + shade + ')' : 'var(--' + (c.status === 'oom' ? 'bad' : 'off') + '-soft)') }));
   if (c.status === 'oom') group.append(s('rect', { ...box, fill: 'url(#hatch)', class: 'hatched' }));
   const ink = ok ? (shade < 4 ? 'heat-low' : 'heat-high') : 'heat-fail status-ink-' + c.status;
-  const second = ok ? (cell.value === g.best ? 'best' : c.status === 'near_oom' ? 'near OOM' : '') : cause;
+  const lost = cell.all.filter((k) => caseAt(k).status === 'oom').length;
+  const second = !ok ? cause : [cell.value === g.best ? 'best' : c.status === 'near_oom' ? 'near OOM' : '', lost ? lost + ' of ' + cell.all.length + ' OOM' : ''].filter(Boolean).join(', ');
   const room = g.width - 8, line = second && widthOf(second, 11) <= room;
   if (widthOf(text) <= room) group.append(s('text', { x: middle, y: g.top + (line ? 16 : 22), class: 'middle ' + ink }, text));
   if (line) group.append(s('text', { x: middle, y: g.top + 29, class: 'middle small ' + ink }, second));

@@ -69,9 +69,9 @@ function drawPredicted(where, pairs) {
     svg.append(s('path', { d: `M${left},${yOf(v)}H${right}`, class: 'grid' }), s('path', { d: `M${xOf(v)},${top}V${bottom}`, class: 'grid' }),
       s('text', { x: left - 8, y: yOf(v) + 4, class: 'tick end' }, scale.text(v)), s('text', { x: xOf(v), y: bottom + 18, class: 'tick middle' }, scale.text(v)));
   }
-  const a = Math.max(from, least / 1.15, most / 1000), b = most / 1.1;
-  svg.append(s('path', { class: 'band', d: `M${xOf(a)},${yOf(a * 1.1)}L${xOf(b)},${yOf(b * 1.1)}L${xOf(b * 1.1)},${yOf(b * 0.99)}L${xOf(a)},${yOf(a * 0.9)}Z` }),
-    s('path', { class: 'limit even', d: `M${xOf(a)},${yOf(a)}L${xOf(b * 1.1)},${yOf(b * 1.1)}` }),
+  const a = from, b = most / 1.1;
+  svg.append(s('path', { class: 'band', d: `M${xOf(a)},${yOf(a * 1.1)}L${xOf(b)},${yOf(most)}L${xOf(most)},${yOf(most)}L${xOf(most)},${yOf(most * 0.9)}L${xOf(a)},${yOf(a * 0.9)}Z` }),
+    s('path', { class: 'limit even', d: `M${xOf(a)},${yOf(a)}L${xOf(most)},${yOf(most)}` }),
     s('text', { x: (left + right) / 2, y: height - 8, class: 'axis-name middle' }, 'measured step (' + scale.unit + (logarithmic ? ', logarithmic' : '') + ')'),
     s('text', { class: 'axis-name middle', transform: `translate(12 ${(bottom + top) / 2}) rotate(-90)` }, 'predicted step (' + scale.unit + ')'));
   const group = s('g', { class: 'line-mark', style: 'color:var(--l0)' });
