@@ -92,12 +92,29 @@ Selection select_blocks(const ModuleTree& tree, const WrapBlocks& policy, const 
   return s;
 }
 
+namespace {
+
+// What runs in the block: its children, and those of lists among them.
+std::vector<ModuleId> children_of(const ModuleTree& tree, const ModuleInfo& block) {
+  std::vector<ModuleId> out;
+  for (ModuleId child : block.children) {
+    const ModuleInfo& m = tree.modules[child];
+    if (is_container(m))
+      out.insert(out.end(), m.children.begin(), m.children.end());
+    else
+      out.push_back(child);
+  }
+  return out;
+}
+
+}  // namespace
+
 Selection select_sublayers(const ModuleTree& tree, const UnitOptions& defaults) {
   Selection s(tree, defaults);
   for (const ModuleInfo& block : tree.modules) {
     if (!block.is_block) continue;
     std::vector<ModuleId> open;
-    for (ModuleId child : block.children) {
+    for (ModuleId child : children_of(tree, block)) {
       if (tree.modules[child].is_sublayer_start) {
         if (!open.empty()) s.groups.push_back({std::exchange(open, {}), defaults});
         s.reasons[child] = "starts a sublayer";

@@ -55,7 +55,7 @@ nlohmann::ordered_json by_category(const fsdp::BytesByCategory& by) {
 
 std::string plan_text(const CaseSettings& c, const PlanView& view) {
   const PlanUnit& largest = view.units[view.largest_unit];
-  std::string out = fmt::format("{}, {} parameters, {} ranks, wrap {}, {}\n\n", c.model, view.parameters, c.world,
+  std::string out = fmt::format("{}, {} parameters, {} ranks, wrap {}, {}\n\n", model_name(c.model), view.parameters, c.world,
                                 c.wrap, c.strategy);
   out += unit_table(view);
   out += fmt::format("\nlargest unit        {} ({} B, {:.1f} % of the parameters)\n", largest.name,

@@ -56,10 +56,7 @@ std::string unit_option(const char* key, const std::string& text) {
 
 std::string device(const std::string& text) { return one_of(text, {"cpu", "cuda", "virtual"}); }
 
-std::string model(const std::string& text) {
-  resolve_model(text, "");
-  return text;
-}
+std::string model(const std::string& text) { return model_text(text); }
 
 std::string overrides(const std::string& text) {
   if (text.empty() || text == "none") return "";

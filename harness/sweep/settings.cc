@@ -29,9 +29,11 @@ using C = CaseSettings;
 const std::vector<Row>& rows() {
   static const std::vector<Row> kRows = {
       {"device", "cpu, cuda, virtual", "where the ranks compute", &C::device, checks::device},
-      {"model", "preset or FILE.json", "a preset (llama, gpt-neox, ...) or the path of a Hugging Face config.json",
-       &C::model, checks::model},
-      {"set", "NAME=VALUE,...", "model dimensions: layers=8,dim=512,heads=8,kv_heads=8,ffn=1376,vocab=4096,tied=false",
+      {"model", "preset or FILE.json",
+       "a preset (llama, gpt2, t5, llama-3-8b, ...) or the path of a Hugging Face config.json", &C::model,
+       checks::model},
+      {"set", "NAME=VALUE,...",
+       "model dimensions: layers=8,dim=512,heads=8,kv_heads=8,ffn=1376,vocab=4096,tied=false; frozen=*.mlp.*+lm_head.*",
        &C::set, checks::overrides, "none"},
       {"world", "1, 2, ...", "number of ranks", &C::world, checks::positive},
       {"batch", "1, 2, ...", "samples per rank and micro-batch", &C::batch, checks::positive},

@@ -62,7 +62,7 @@ void check_groups(const CaseSettings& c) {
 }
 
 void check_each_other(const CaseSettings& c) {
-  model_of(c);
+  check_sequence(model_of(c), seq_of(c));
   if (const int group = unit_options_of(c).group; group > 0) {
     if (c.world % group != 0) {
       throw fsdp::ConfigError(
@@ -129,6 +129,7 @@ std::vector<std::string> setting_warnings(const CaseSettings& c) {
   }
   if (c.world == 1 && c.strategy != "no_shard")
     out.push_back("world 1 shards nothing: there is no communication to overlap");
+  for (std::string& note : model_notes(model_of(c))) out.push_back(std::move(note));
   return out;
 }
 
@@ -190,7 +191,7 @@ fsdp::Bytes memory_budget_of(const CaseSettings& c) {
 fsdp::Nanos step_timeout_of(const CaseSettings& c) { return parse_nanos(c.step_timeout); }
 
 // Only settings that differ from their defaults enter, so that a setting added later leaves old ids alone; a plan
-// file, a prefetch order or a config.json counts by its content.
+// file, a prefetch order counts by its content, as a config.json does (the model's text says all of it).
 std::string case_id(const CaseSettings& c) {
   std::string canonical;
   for (std::size_t i = 0; i < setting_table().size(); ++i) {
@@ -198,16 +199,12 @@ std::string case_id(const CaseSettings& c) {
     const std::string text = setting_text(c, info.name);
     if (text != info.standard) canonical += info.name + "=" + text + "\n";
   }
-  std::string model = c.model, wrap = c.wrap;
-  if (model.find('/') != std::string::npos || model.find(".json") != std::string::npos) {
-    canonical += file_content(model);
-    model = stem(model);
-  }
+  std::string wrap = c.wrap;
   if (starts_with(wrap, "plan:")) {
     canonical += file_content(wrap.substr(5));
     wrap = "plan_" + stem(wrap.substr(5));
   }
-  return fmt::format("{}-{}-{}", id_part(model, 32), id_part(wrap, 24), hex(text_hash(canonical), 12));
+  return fmt::format("{}-{}-{}", id_part(model_name(c.model), 32), id_part(wrap, 24), hex(text_hash(canonical), 12));
 }
 
 }  // namespace harness

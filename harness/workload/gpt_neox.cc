@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "fsdp/module/torch.h"
-#include "harness/workload/layers.h"
+#include "harness/workload/causal.h"
 #include "harness/workload/models.h"
 
 namespace harness {
@@ -85,49 +85,14 @@ class Layer final : public fsdp::Module {
   fsdp::Module &norm1_, &attention_, &norm2_, &mlp_;
 };
 
-class GptNeoXModel final : public fsdp::Module {
- public:
-  GptNeoXModel(const ModelSettings& m, const RotaryTables& tables)
-      : Module("GPTNeoXModel"),
-        table_(add_child<Embedding>("embed_in", m.vocab, m.dim)),
-        layers_(add_child<ModuleList>("layers")),
-        norm_(add_child<LayerNorm>("final_layer_norm", m.dim, m.norm_eps)) {
-    for (std::int64_t l = 0; l < m.layers; ++l) layers_.append<Layer>(m, tables);
-  }
-  std::shared_ptr<fsdp::Parameter> table() const { return table_.weight(); }
-
- protected:
-  Tensors forward(Tensors inputs) override { return norm_(layers_(table_(std::move(inputs)))); }
-
- private:
-  Embedding& table_;
-  ModuleList& layers_;
-  fsdp::Module& norm_;
-};
-
-class GptNeoXForCausalLM final : public fsdp::Module {
- public:
-  GptNeoXForCausalLM(const ModelSettings& m, const RotaryTables& tables)
-      : Module("GPTNeoXForCausalLM"),
-        model_(add_child<GptNeoXModel>("gpt_neox", m, tables)),
-        head_(m.tied ? add_child<Linear>("embed_out", model_.table())
-                     : add_child<Linear>("embed_out", m.dim, m.vocab, false)) {}
-
- protected:
-  Tensors forward(Tensors inputs) override { return head_(model_(std::move(inputs))); }
-
- private:
-  GptNeoXModel& model_;
-  fsdp::Module& head_;
-};
-
 }  // namespace
 
 std::unique_ptr<fsdp::Module> build_gpt_neox(const ModelSettings& m, bool meta) {
-  const auto rotary = static_cast<std::int64_t>(static_cast<double>(m.dim / m.heads) * m.rotary_pct) / 2 * 2;
-  auto model = std::make_unique<GptNeoXForCausalLM>(m, make_rotary_tables(m.seq, rotary, m.rope_theta, meta));
-  fsdp::name_modules(*model);
-  return model;
+  const auto rotary = static_cast<std::int64_t>(static_cast<double>(m.head_size()) * m.rotary_pct) / 2 * 2;
+  const RotaryTables tables = make_rotary_tables(m.seq, rotary, m.rope_theta, m.buffer_dtype, meta);
+  return build_causal(gpt_neox_names(), m, meta, [&](ModuleList& blocks) {
+    for (std::int64_t l = 0; l < m.layers; ++l) blocks.append<Layer>(m, tables);
+  });
 }
 
 }  // namespace harness

@@ -19,9 +19,19 @@ class Linear final : public fsdp::Module {
   fsdp::Parameter* bias_ = nullptr;
 };
 
+// Its weight as [in, out], with a bias: GPT-2's.
+class Conv1d final : public fsdp::Module {
+ public:
+  Conv1d(fsdp::Count in, fsdp::Count out);
+
+ protected:
+  fsdp::Tensors forward(fsdp::Tensors inputs) override;
+};
+
 class Embedding final : public fsdp::Module {  // ids -> rows of the table
  public:
   Embedding(fsdp::Count rows, fsdp::Count dim);
+  explicit Embedding(std::shared_ptr<fsdp::Parameter> table);  // of another module
   std::shared_ptr<fsdp::Parameter> weight() const { return parameters().front().second; }
 
  protected:
@@ -63,10 +73,13 @@ class ModuleList final : public fsdp::Module {
   fsdp::Tensors forward(fsdp::Tensors inputs) override;
 };
 
+// x + part(norm(x)), for parts with one input and one output.
+at::Tensor residual(at::Tensor x, fsdp::Module& norm, fsdp::Module& part);
+
 // cos and sin of position * theta^(-2j / rotary), fp32 of the double: [steps, rotary / 2].
 struct RotaryTables {
   at::Tensor cos, sin;
 };
-RotaryTables make_rotary_tables(std::int64_t steps, std::int64_t rotary, double theta, bool meta);
+RotaryTables make_rotary_tables(std::int64_t steps, std::int64_t rotary, double theta, fsdp::Dtype dtype, bool meta);
 
 }  // namespace harness

@@ -10,10 +10,11 @@
 #include "fsdp/module/ops.h"
 #include "fsdp/module/sharded_optimizer.h"
 #include "fsdp/module/sharded_state.h"
+#include "fsdp/module/tensor_device.h"
 #include "fsdp/module/torch.h"
 #include "fsdp/schedule/scripted_step.h"
+#include "harness/workload/batch.h"
 #include "harness/workload/models.h"
-#include "harness/workload/synthetic_data.h"
 
 namespace harness {
 namespace {
@@ -30,27 +31,14 @@ fsdp::OptimizerKind optimizer_of(const std::string& name) {
   throw fsdp::ConfigError("[optimizer] there is no '" + name + "'; use adamw or sgd");
 }
 
-struct Batch {
-  at::Tensor inputs, targets;
-};
-// `index` counts batches of all ranks.
-Batch make_batch(const TrainerSettings& s, int index) {
-  const fsdp::CategoryScope scope(fsdp::MemoryCategory::kOther);
-  const std::int64_t seq = s.model.seq;
-  const auto options = at::TensorOptions().dtype(at::kLong).device(s.meta ? at::kMeta : at::kCPU);
-  Batch b{at::empty({s.batch, seq}, options), at::empty({s.batch, seq}, options)};
-  if (s.meta) return b;
-  const auto tokens = synthetic_tokens(s.seed, index * s.batch, s.batch, seq, s.model.vocab);
-  for (std::int64_t i = 0; i < s.batch; ++i) {
-    const auto row = tokens.begin() + i * (seq + 1);
-    std::copy(row, row + seq, b.inputs.mutable_data_ptr<std::int64_t>() + i * seq);
-    std::copy(row + 1, row + seq + 1, b.targets.mutable_data_ptr<std::int64_t>() + i * seq);
-  }
-  return b;
-}
 std::vector<Batch> make_batches(const TrainerSettings& s, const fsdp::Collectives& collectives) {
   std::vector<Batch> batches;
-  for (int k = 0; k < s.accumulate; ++k) batches.push_back(make_batch(s, k * collectives.world() + collectives.rank()));
+  for (int k = 0; k < s.accumulate; ++k) {
+    const std::int64_t index = static_cast<std::int64_t>(k) * collectives.world() + collectives.rank();
+    Batch b = make_batch(s.model, s.seed, index * s.batch, s.batch, s.meta);
+    if (!s.meta) b = {fsdp::on_tensor_device(b.inputs), fsdp::on_tensor_device(b.targets)};
+    batches.push_back(std::move(b));
+  }
   return batches;
 }
 
@@ -77,6 +65,7 @@ class Trainer::Impl {
         collectives_(collectives),
         meter_(meter),
         micro_batches_{s.accumulate, s.sync_every},
+        tensors_(s.tensors),
         batches_(make_batches(s, collectives)),
         model_(make_model(s)),
         sharded_(*model_, plan, {s.meta, s.seed, s.scheduler}, device, collectives, &meter),
@@ -84,6 +73,7 @@ class Trainer::Impl {
 
   StepResult step() {
     const fsdp::MeterScope scope(&meter_);
+    const fsdp::TensorDeviceScope there(tensors_);
     device_.begin_step(next_step_++);
     sharded_.scheduler().begin_step();
     StepResult r;
@@ -92,6 +82,8 @@ class Trainer::Impl {
       r.loss += micro_batch(batches_[static_cast<std::size_t>(k)]) / micro_batches_.count;
     }
     r.gradient_square_sum = optimizer_.step();
+    for (const at::Tensor& loss : losses_) r.loss += loss.item<double>() / micro_batches_.count;
+    losses_.clear();
     device_.end_step();
     return r;
   }
@@ -102,10 +94,11 @@ class Trainer::Impl {
   fsdp::Scheduler& scheduler() { return sharded_.scheduler(); }
 
  private:
-  // Returns the loss.
+  // Returns the loss, or, where reading it would wait for the device, keeps it for the end of the step.
   double micro_batch(const Batch& batch) {
     at::Tensor loss = fsdp::ops::cross_entropy((*model_)(batch.inputs), batch.targets);
     const double value = loss.is_cpu() ? static_cast<double>(*loss.const_data_ptr<float>()) : 0.0;
+    if (!loss.is_cpu() && !loss.is_meta()) losses_.push_back(loss.detach());
     device_.compute_context({fsdp::SpanKind::kCompute, fsdp::kNoUnit, fsdp::Pass::kBackward, 0});
     meter_.set_context({fsdp::kNoUnit, fsdp::Pass::kBackward});
     if (micro_batches_.count == 1)
@@ -121,7 +114,9 @@ class Trainer::Impl {
   fsdp::Collectives& collectives_;
   fsdp::MemoryMeter& meter_;
   const fsdp::MicroBatches micro_batches_;
+  fsdp::TensorDevice* const tensors_;
   const std::vector<Batch> batches_;
+  std::vector<at::Tensor> losses_;
   std::unique_ptr<fsdp::Module> model_;
   fsdp::ShardedModel sharded_;
   fsdp::ShardedOptimizer optimizer_;
@@ -133,6 +128,7 @@ Trainer::Trainer(const TrainerSettings& settings, const fsdp::UnitPlan& plan, fs
   fsdp::install_counting_allocators();
   use_one_thread();
   const fsdp::MeterScope scope(&meter);
+  const fsdp::TensorDeviceScope there(settings.tensors);
   impl_ = std::make_unique<Impl>(settings, plan, device, collectives, meter);
 }
 Trainer::~Trainer() = default;

@@ -13,6 +13,10 @@
 #include "fsdp/schedule/scheduler.h"
 #include "harness/workload/model_settings.h"
 
+namespace fsdp {
+class TensorDevice;
+}
+
 namespace harness {
 
 struct TrainerSettings {
@@ -25,6 +29,7 @@ struct TrainerSettings {
   std::uint64_t seed = 0;
   std::string optimizer = "adamw";  // or "sgd"
   bool meta = false;                // tensors without memory: the virtual world
+  fsdp::TensorDevice* tensors = nullptr;  // where they live, if not in host memory; outlives the trainer
   fsdp::SchedulerOptions scheduler;
 };
 

@@ -43,6 +43,8 @@ TEST(ResolveModel, WhatFollowsAnotherDimensionGoesOnFollowingIt) {
   EXPECT_EQ(resolve_model("gpt-neox", "dim=256").ffn, 1024);
   EXPECT_EQ(resolve_model("gpt-neox", "dim=256,ffn=300").ffn, 300);
   EXPECT_EQ(resolve_model("llama", "dim=256").ffn, 352);
+  EXPECT_EQ(resolve_model("t5", "layers=7").decoders(), 7);
+  EXPECT_EQ(resolve_model("t5", "heads=2").head_size(), 32);
 }
 
 struct BadModel {
@@ -63,22 +65,34 @@ TEST_P(ResolveModelRefuses, WithWhatIsRight) {
 
 INSTANTIATE_TEST_SUITE_P(
     Inputs, ResolveModelRefuses,
-    testing::Values(BadModel{"lama", "", "nearest: llama"}, BadModel{"llama-3-8", "", "nearest: llama-3-8b"},
-                    BadModel{"./config.json", "", "not supported yet"},
-                    BadModel{"config.json", "", "not supported yet"}, BadModel{"models/x", "", "not supported yet"},
-                    BadModel{"llama", "layer=3", "no dimension 'layer' (nearest: layers); allowed: layers, dim"},
-                    BadModel{"llama", "layers", "'layers' is not KEY=VALUE"},
-                    BadModel{"llama", "layers=2,,dim=4", "'' is not KEY=VALUE"},
-                    BadModel{"llama", "layers=x", "layers=x is not a whole number"},
-                    BadModel{"llama", "layers=2.5", "whole number"}, BadModel{"llama", "layers=", "whole number"},
-                    BadModel{"llama", "layers=0", "from 1"}, BadModel{"llama", "vocab=-1", "from 1"},
-                    BadModel{"llama", "dim=99999999999999999999", "whole number"},
-                    BadModel{"llama", "dim=2,dim=4", "dim is given twice"},
-                    BadModel{"llama", "tied=yes", "neither true nor false"},
-                    BadModel{"llama", "dim=130", "dim=130 is not a multiple of heads=4"},
-                    BadModel{"llama", "kv_heads=3", "heads=4 is not a multiple of kv_heads=3"},
-                    BadModel{"llama", "dim=12,heads=4", "rotary"},
-                    BadModel{"gpt-neox", "kv_heads=2", "no grouped heads"}));
+    testing::Values(
+        BadModel{"lama", "", "nearest: llama"}, BadModel{"llama-3-8", "", "nearest: llama-3-8b"},
+        BadModel{"./absent.json", "", "./absent.json cannot be read"},
+        BadModel{"absent/model", "", "absent/model cannot be read"},
+        BadModel{"x{layer=3}", "", "x has no 'layer'; nearest: layers"},
+        BadModel{"x{family=rnn}", "", "no model family 'rnn'; families: llama, mistral"},
+        BadModel{"llama", "layer=3", "no dimension 'layer' (nearest: layers); allowed for llama: layers, dim"},
+        BadModel{"llama", "layers", "'layers' is not KEY=VALUE"},
+        BadModel{"llama", "layers=2,,dim=4", "'' is not KEY=VALUE"},
+        BadModel{"llama", "layers=x", "layers=x is not a whole number"},
+        BadModel{"llama", "layers=2.5", "whole number"}, BadModel{"llama", "layers=", "whole number"},
+        BadModel{"llama", "layers=0", "from 1"}, BadModel{"llama", "vocab=-1", "from 1"},
+        BadModel{"llama", "dim=99999999999999999999", "whole number"},
+        BadModel{"llama", "dim=2,dim=4", "dim is given twice"}, BadModel{"llama", "tied=yes", "neither true nor false"},
+        BadModel{"llama", "dim=130", "dim=130 is not a multiple of heads=4"},
+        BadModel{"llama", "kv_heads=3", "heads=4 is not a multiple of kv_heads=3"},
+        BadModel{"llama", "dim=12,heads=4", "rotary"}, BadModel{"gpt-neox", "kv_heads=2", "no grouped heads"},
+        BadModel{"gpt2", "kv_heads=2", "gpt2 has no grouped heads"},
+        BadModel{"gpt2", "rope_theta=3", "no dimension 'rope_theta'"},
+        BadModel{"llama", "rope_theta=nan", "not a number above 0"}, BadModel{"mlp", "heads=2", "no dimension 'heads'"},
+        BadModel{"t5", "relative_span=16", "does not pass the 16 near distances"}));
+
+TEST(CheckSequence, LearnedPositionsHaveAnEnd) {
+  EXPECT_NO_THROW(check_sequence(resolve_model("gpt2", ""), 1024));
+  EXPECT_THROW(check_sequence(resolve_model("gpt2", ""), 1025), fsdp::ConfigError);
+  EXPECT_NO_THROW(check_sequence(resolve_model("gpt2", "positions=2048"), 2048));
+  EXPECT_NO_THROW(check_sequence(resolve_model("llama", ""), 1 << 20));
+}
 
 }  // namespace
 }  // namespace harness

@@ -14,8 +14,9 @@
 #include "fsdp/module/torch.h"
 #include "fsdp/plan/wrap_policy.h"
 #include "fsdp/schedule/scripted_step.h"
+#include "harness/workload/batch.h"
+#include "harness/workload/describe.h"
 #include "harness/workload/models.h"
-#include "harness/workload/synthetic_data.h"
 #include "harness/workload/trainer.h"
 #include "tests/module/ranks.h"
 
@@ -31,18 +32,14 @@ ModelSettings small(const std::string& family, bool tied = false) {
   m.family = family;
   m.layers = 3, m.dim = 40, m.heads = 4, m.kv_heads = family == "llama" ? 2 : 4, m.ffn = 52, m.vocab = 67, m.seq = 11;
   m.rotary_pct = 0.4;
-  m.tied = tied;
+  m.tied = tied, m.gated = !tied;
+  m.positions = 13, m.classes = 21;
+  if (family == "t5") m.decoder_layers = 2, m.head_dim = 6, m.relative_buckets = 8, m.relative_span = 9;
+  if (family == "qwen3") m.kv_heads = 2, m.head_dim = 14;
   return m;
 }
 
-struct Batch {
-  at::Tensor inputs, targets;
-};
-Batch batch_of(const ModelSettings& m, int rank) {
-  const auto t = synthetic_tokens(kSeed, 2 * rank, 2, m.seq, m.vocab);
-  const at::Tensor all = at::tensor(t, at::kLong).view({2, m.seq + 1});
-  return {all.narrow(1, 0, m.seq).contiguous(), all.narrow(1, 1, m.seq).contiguous()};
-}
+Batch batch_of(const ModelSettings& m, int rank) { return make_batch(m, kSeed, 2 * rank, 2, false); }
 
 using fsdp::Tensors;
 
@@ -106,7 +103,7 @@ Gradients unsharded(const ModelSettings& m, const Case& c) {
                                      w.mutable_data_ptr<float>());
     else
       w.fill_(p->init == fsdp::InitRule::kOnes ? 1.0 : 0.0);
-    leaves.push_back(w.requires_grad_());
+    leaves.push_back(w.requires_grad_(p->trainable));
   }
   std::vector<std::vector<Tensors>> each(static_cast<std::size_t>(c.world));  // [rank][micro-batch][parameter]
   for (int r = 0; r < c.world; ++r) {
@@ -119,7 +116,10 @@ Gradients unsharded(const ModelSettings& m, const Case& c) {
     }
   }
   Gradients out;
-  for (std::size_t p = 0; p < leaves.size(); ++p) out.push_back(values_of(sum_of(each, p, c)));
+  for (std::size_t p = 0; p < leaves.size(); ++p) {
+    const bool trains = leaves[p].requires_grad();
+    out.push_back(trains ? values_of(sum_of(each, p, c)) : std::vector<float>());
+  }
   return out;
 }
 
@@ -128,7 +128,8 @@ Gradients sharded(const ModelSettings& m, const Case& c) {
   const auto plan = fsdp::make_unit_plan(tree, fsdp::parse_wrap(c.wrap, c.unit), c.unit);
   Gradients g(tree.parameters.size());
   for (std::size_t p = 0; p < g.size(); ++p)
-    g[p].assign(static_cast<std::size_t>(tree.parameters[p].numel()), std::numeric_limits<float>::quiet_NaN());
+    if (tree.parameters[p].trainable)
+      g[p].assign(static_cast<std::size_t>(tree.parameters[p].numel()), std::numeric_limits<float>::quiet_NaN());
   std::mutex mutex;
   fsdp::run_ranks(c.world, fsdp::groups_of(plan, c.world), [&](fsdp::RankWorld& w) {
     at::set_num_threads(1);
@@ -152,9 +153,11 @@ Gradients sharded(const ModelSettings& m, const Case& c) {
     }
     const std::lock_guard lock(mutex);
     for (fsdp::UnitId u = 0; u < sharded.unit_count(); ++u) {
+      if (!sharded.shard(u).trains) continue;
       const auto* flat = sharded.shard(u).gradients.const_data_ptr<float>();
       for (std::size_t i = 0; i < sharded.parameter_count(u); ++i) {
         const auto s = sharded.parameter_shard(u, i);
+        if (!s.parameter->trainable) continue;
         auto& to = g[static_cast<std::size_t>(s.parameter->index)];
         std::copy_n(flat + s.gradient_at, s.range.end - s.range.begin, to.begin() + s.range.begin);
       }
@@ -189,6 +192,49 @@ TEST(ShardedGradients, EqualTheUnshardedOnesBitForBitWhereDivisionIsExact) {
                        (layout == fsdp::Layout::kFlat ? "" : " per parameter"));
           c.wrap = wrap, c.unit.layout = layout;
           EXPECT_EQ(sharded(small(family), c), want);
+        }
+      }
+    }
+  }
+}
+
+TEST(ShardedGradients, OfEveryFamilyEqualTheUnshardedOnes) {
+  for (const Family& family : families()) {
+    for (const bool tied : {false, true}) {
+      const ModelSettings m = small(family.name, tied);
+      for (const int world : {2, 4}) {
+        Case c;
+        c.world = world;
+        const Gradients want = unsharded(m, c);
+        for (const std::string wrap : {"root", "block", "sublayer"}) {
+          for (const bool again : {false, true}) {
+            SCOPED_TRACE(m.family + (tied ? " tied " : " ") + wrap + " over " + std::to_string(world) +
+                         (again ? ", computed again" : ""));
+            c.wrap = wrap, c.checkpoint = again;
+            c.unit.layout = world == 2 ? fsdp::Layout::kFlat : fsdp::Layout::kPerParameter;
+            EXPECT_EQ(sharded(m, c), want);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Parameters that do not train: in every unit, a unit in the middle, the units from the start on.
+constexpr const char* kFrozen[] = {"*norm.weight+*q_proj.weight", "model.layers.1.*", "*embed_tokens.*+*.0.*+*.1.mlp*"};
+
+TEST(ShardedGradients, OfModelsThatTrainInPartEqualTheUnshardedOnes) {
+  for (const char* frozen : kFrozen) {
+    ModelSettings m = small("llama");
+    m.frozen = frozen;
+    Case c;
+    const Gradients want = unsharded(m, c);
+    for (const std::string wrap : {"root", "block", "sublayer", "class:Linear"}) {
+      for (const bool again : {false, true}) {
+        for (const auto layout : {fsdp::Layout::kFlat, fsdp::Layout::kPerParameter}) {
+          SCOPED_TRACE(std::string(frozen) + " " + wrap + (again ? ", computed again" : ""));
+          c.wrap = wrap, c.checkpoint = again, c.unit.layout = layout;
+          EXPECT_EQ(sharded(m, c), want);
         }
       }
     }

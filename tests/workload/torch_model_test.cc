@@ -1,6 +1,9 @@
 // The torch models are what describe_model() says they are.
 #include <gmock/gmock.h>
 
+#include "fsdp/module/torch.h"
+#include "harness/workload/batch.h"
+#include "harness/workload/describe.h"
 #include "harness/workload/models.h"
 #include "harness/workload/synthetic_data.h"
 
@@ -27,19 +30,24 @@ void expect_same_tree(const fsdp::ModuleTree& got, const fsdp::ModuleTree& want)
     EXPECT_EQ(a.shape, b.shape) << b.name;
     EXPECT_EQ(a.init, b.init) << b.name;
     EXPECT_EQ(a.index, b.index) << b.name;
+    EXPECT_EQ(a.trainable, b.trainable) << b.name;
   }
 }
 
 TEST(TorchModel, TreeEqualsTheTorchFreeDescription) {
-  for (const std::string family : {"llama", "gpt-neox"}) {
-    for (const bool tied : {false, true}) {
+  for (const Family& family : families()) {
+    for (const bool other : {false, true}) {
       ModelSettings m;
-      m.family = family;
-      m.tied = tied;
+      m.family = family.name;
+      m.tied = other;
+      m.gated = other;
       m.layers = 3;
-      if (family == "llama") m.kv_heads = 2;
+      m.positions = 64, m.classes = 10;
+      m.decoder_layers = 2;
+      if (m.family == "llama" || m.family == "qwen3") m.kv_heads = 2, m.head_dim = 24;
+      if (other) m.frozen = "*.1.*weight";
       const auto model = build_model(m, true);
-      SCOPED_TRACE(family + (tied ? " tied" : ""));
+      SCOPED_TRACE(m.family + (other ? " tied, gated, frozen" : ""));
       expect_same_tree(fsdp::tree_of(*model), describe_model(m));
       const auto parameters = fsdp::parameters_of(*model);
       const auto tree = describe_model(m);
@@ -47,6 +55,26 @@ TEST(TorchModel, TreeEqualsTheTorchFreeDescription) {
       for (std::size_t i = 0; i < parameters.size(); ++i) EXPECT_EQ(parameters[i]->name, tree.parameters[i].name);
     }
   }
+}
+
+TEST(MakeBatch, GivesEachFamilyItsInputsAndTargets) {
+  ModelSettings m = resolve_model("embedding-classifier", "vocab=1000,classes=7");
+  m.seq = 5;
+  const auto tokens = synthetic_tokens(3, 4, 2, 5, 1000);
+  const Batch c = make_batch(m, 3, 4, 2, false);
+  EXPECT_EQ(c.inputs.sizes(), at::IntArrayRef({2, 5}));
+  ASSERT_EQ(c.targets.sizes(), at::IntArrayRef({2}));
+  EXPECT_EQ(c.targets[0].item<std::int64_t>(), tokens[5] % 7);
+  EXPECT_EQ(c.targets[1].item<std::int64_t>(), tokens[11] % 7);
+
+  m = resolve_model("mlp", "dim=6,classes=9");
+  m.seq = 5;
+  const Batch a = make_batch(m, 3, 0, 2, false), b = make_batch(m, 3, 1, 1, false);
+  EXPECT_EQ(a.inputs.sizes(), at::IntArrayRef({2, 5, 6}));
+  EXPECT_TRUE(at::equal(a.inputs[1], b.inputs[0])) << "a sample is the same in every batch";
+  EXPECT_LE(a.inputs.abs().max().item<float>(), 1.0f);
+  EXPECT_GT(a.inputs.abs().max().item<float>(), 0.5f);
+  EXPECT_LT(a.targets.max().item<std::int64_t>(), 9);
 }
 
 TEST(SyntheticTokens, FollowTheCounterRule) {
