@@ -44,8 +44,9 @@ void rank_program(const RankProgramFacts& rank, std::vector<Finding>& findings) 
   if (!rank.executable) return findings.push_back({Kind::kBroken, "rank program", rank.path + " is not there", remedy});
   const auto facts = nlohmann::json::parse(rank.output, nullptr, false);
   if (rank.status != 0 || !facts.is_object()) {
-    const bool torch =
-        rank.output.find("libtorch") != std::string::npos || rank.output.find("libc10") != std::string::npos;
+    const bool torch = rank.output.find("ibtorch") != std::string::npos ||
+                       rank.output.find("ibTorch") != std::string::npos ||
+                       rank.output.find("ibc10") != std::string::npos;
     return findings.push_back({Kind::kBroken, "rank program",
                                fmt::format("{} does not start: {}", rank.path, trim(rank.output.substr(0, 300))),
                                torch ? "it finds no LibTorch: install torch of the version it was built with, and name "

@@ -152,6 +152,8 @@ TEST(Doctor, ARankProgramWithoutItsTorchSaysSo) {
   EXPECT_EQ(the(f, "rank program").kind, Kind::kBroken);
   EXPECT_THAT(the(f, "rank program").remedy, HasSubstr("TORCH_DIR"));
   EXPECT_FALSE(can_run(findings_of(f)));
+  f.rank.output = "shardscope: no LibTorch here";
+  EXPECT_THAT(the(f, "rank program").remedy, HasSubstr("TORCH_DIR"));
   EXPECT_THAT(findings_text(findings_of(f)), HasSubstr("run and sweep cannot work here"));
   f.rank.executable = false;
   EXPECT_THAT(the(f, "rank program").value, HasSubstr("is not there"));

@@ -1,0 +1,26 @@
+# Included after project() when scripts/bundle configures: third-party libraries are linked statically where the system has them so.
+# Those that are found by a search are found by suffix; those that come as imported targets are turned at the end of the configuration.
+set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
+
+function(shardscope_link_statically)
+  foreach(name yaml-cpp yaml-cpp::yaml-cpp fmt::fmt simdjson::simdjson)
+    if(NOT TARGET ${name})
+      continue()
+    endif()
+    get_target_property(alias ${name} ALIASED_TARGET)
+    if(alias)
+      continue()   # its target is in the list
+    endif()
+    get_target_property(configurations ${name} IMPORTED_CONFIGURATIONS)
+    foreach(configuration ${configurations})
+      get_target_property(location ${name} IMPORTED_LOCATION_${configuration})
+      string(REGEX REPLACE "\\.so[.0-9]*$" ".a" archive "${location}")
+      if(archive MATCHES "\\.a$" AND EXISTS "${archive}")
+        set_target_properties(${name} PROPERTIES IMPORTED_LOCATION_${configuration} "${archive}" IMPORTED_SONAME_${configuration} "")
+      else()
+        message(STATUS "${name}: no static library here; it is carried beside the programs")
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL shardscope_link_statically)
