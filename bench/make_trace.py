@@ -136,7 +136,7 @@ def lines_of_cell(shape, i, z, correlation, at):
         lines.append(f'  {{"ph": "s", "id": {c}, "pid": 77, "tid": 77, "ts": {at(z + launch)}, "cat": "ac2g", "name": "ac2g"}}')
         lines.append(f'  {{"ph": "X", "cat": "{category}", "name": "{name}", "pid": 0, "tid": {stream}, "ts": {at(z + begin)}, "dur": {end - begin}.000, '
                      f'"args": {{"External id": {c}, "queued": 0, "device": 0, "context": 1, "stream": {stream}, "correlation": {c}, '
-                     f'"registers per thread": 128, "shared memory": 49152, "blocks per SM": 2.37037, "grid": [256, 1, 1], "block": [256, 1, 1]}}}}')
+                     f'"registers per thread": 128, "shared memory": 49152, "blocks per SM": 2.37037, "warps per SM": 18.962963, "grid": [256, 1, 1], "block": [256, 1, 1], "est. achieved occupancy %": 30}}}}')
         if shape is Dense or category == "gpu_memcpy":
             lines.append(f'  {{"ph": "f", "id": {c}, "pid": 0, "tid": {stream}, "ts": {at(z + begin)}, "cat": "ac2g", "name": "ac2g", "bp": "e"}}')
     return lines

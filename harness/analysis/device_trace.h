@@ -28,6 +28,7 @@ struct DeviceOp {
   fsdp::Bytes bytes = 0;    // copies: moved; collectives: the full buffer, where the trace tells
   std::uint64_t order = 0;  // of the record in the file: ties
   std::uint32_t name = 0;
+  std::uint32_t shape = 0;           // of a kernel's launch, as a hash: grid and block; 0: the trace has none
   std::uint32_t thread = kNoThread;  // of the launch call
   std::int32_t stream = 0;
   std::int32_t step = -1;  // index of the step annotation in which the launch call began; -1: in none

@@ -117,7 +117,7 @@ void ForeignSweep::add(const DeviceOp& op) {
   ++window().operations;
   const unsigned bit = bit_of(op);
   ++running_[bit_index(bit)];
-  endings_.push({op.end, op.begin, out_.whole.partition.communication, op.name, bit});
+  endings_.push({op.end, op.begin, out_.whole.partition.communication, op.name, op.shape, bit});
   if (bit & kRunsModel) savings_.model(op.begin, op.launch_begin);
   if (bit == kRunsCompute && op.unit != fsdp::kNoUnit) unit_row(op).compute_ns += op.end - op.begin;
   if (bit == kRunsCommunication) {
@@ -175,7 +175,7 @@ void ForeignSweep::end_one() {
   --running_[bit_index(e.bit)];
   if (e.bit == kRunsCommunication) std::erase_if(collectives_, [&](const DeviceOp& c) { return c.end <= now_; });
   if (e.bit == kRunsCompute) {
-    kernel_times_.add(e.name, e.end - e.begin, out_.whole.partition.communication - e.communicated);
+    kernel_times_.add(e.name, e.shape, e.end - e.begin, out_.whole.partition.communication - e.communicated);
   }
   endings_.pop();
 }

@@ -117,7 +117,7 @@ class ForeignSweep {
   struct Ending {
     fsdp::Nanos end, begin;
     fsdp::Nanos communicated;  // time with communication until it began
-    std::uint32_t name;
+    std::uint32_t name, shape;
     unsigned bit;
     bool operator>(const Ending& o) const { return end > o.end; }
   };

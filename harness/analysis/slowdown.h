@@ -1,9 +1,9 @@
 // Compute that meets communication shares SMs, memory bandwidth and power with it. How much longer it takes, from the
-// runs of the same kernel that met none. Runs of one kernel may differ in size: an estimate, said to be one.
+// runs of the same kernel, launched in the same shape, that met none. An estimate: such runs may still differ in work.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <vector>
 
 #include "fsdp/core/types.h"
 
@@ -19,8 +19,8 @@ struct Slowdown {
 
 class KernelTimes {
  public:
-  // One run of the kernel `name` (small numbers), and how much of it ran beside communication.
-  void add(std::uint32_t name, fsdp::Nanos ns, fsdp::Nanos beside_communication);
+  // One run of a kernel, and how much of it ran beside communication.
+  void add(std::uint32_t name, std::uint32_t shape, fsdp::Nanos ns, fsdp::Nanos beside_communication);
   std::optional<Slowdown> slowdown() const;  // none if no kernel ran both ways
 
  private:
@@ -28,7 +28,7 @@ class KernelTimes {
     std::int64_t under = 0, alone = 0;
     fsdp::Nanos under_ns = 0, alone_ns = 0;
   };
-  std::vector<Runs> runs_;
+  std::map<std::uint64_t, Runs> runs_;  // by name and shape; those beyond the first 2^16 are left out
 };
 
 }  // namespace harness

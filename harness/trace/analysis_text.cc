@@ -110,8 +110,8 @@ std::string slowdown_line(const RowAnalysis& row) {
   char ratio[32];
   std::snprintf(ratio, sizeof ratio, "%.2f", s->ratio());
   return std::string("  compute beside communication takes ") + ratio + " times as long as the same " +
-         (row.savings_exact ? "unit's alone (" : "kernels' alone (") + std::to_string(s->kernels) + " runs of " +
-         std::to_string(s->names) + "; an estimate: runs may differ in size)\n";
+         (row.savings_exact ? "units' alone (" : "kernels alone (") + std::to_string(s->kernels) + " runs of " +
+         std::to_string(s->names) + "; an estimate)\n";
 }
 
 // Findings speak of the mean step.

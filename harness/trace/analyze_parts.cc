@@ -49,7 +49,8 @@ std::vector<AnalysisFinding> findings_of(const RowAnalysis& row) {
 }
 
 std::string saving_name(const Saving& s, const std::vector<std::string>& names) {
-  std::string text(fsdp::name_of(s.collective));
+  std::string text(fsdp::name_of(s.collective));  // "all_gather"
+  std::replace(text.begin(), text.end(), '_', s.collective == fsdp::SpanKind::kOtherCollective ? ' ' : '-');
   const std::string unit = unit_name(s.unit, names);
   if (!unit.empty()) text += " of " + unit;
   if (s.pass != fsdp::Pass::kNone) text += ", " + std::string(fsdp::name_of(s.pass));

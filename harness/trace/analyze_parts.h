@@ -14,7 +14,7 @@ std::optional<int> rank_in_name(const std::string& path);
 // Empty for kNoUnit and for units without a name.
 std::string unit_name(fsdp::UnitId unit, const std::vector<std::string>& names);
 
-// "all_gather of layers.3, backward".
+// "all-gather of layers.3, backward".
 std::string saving_name(const Saving& s, const std::vector<std::string>& names);
 
 // Findings own disjoint parts of the exposed time: what a stream is to blame for is not claimed again by units.

@@ -126,6 +126,8 @@ class Writer {
   void add_slice(const Span& s, int tid) {
     std::string t = open_slice(s.rank, tid, s.begin, s.end, name_of(s.kind), span_name(s, names_));
     t += ",\"args\":{\"id\":" + std::to_string(s.id) + ",\"step\":" + std::to_string(s.step);
+    // Tools that take rows with a stream for device work find it.
+    if (s.lane != Lane::kHost) t += ",\"stream\":" + std::to_string(static_cast<int>(s.lane) + 1);
     if (s.unit != fsdp::kNoUnit) {
       t += ",\"unit\":";
       append_json_string(t, unit_name(s.unit, names_));

@@ -4,7 +4,8 @@
 //   process   a rank, pid = 1000 * (rank + 1)
 //   thread    a lane, tid = 10 * lane (+ 1, 2, ... for slices that cross others of their lane), and tid 90, what each
 //             instant of the step is (the partition)
-//   slice     name "AG model.layers.3 forward"; args: id, unit, pass, step, bytes, issued (ns), waits (ids)
+//   slice     name "AG model.layers.3 forward"; args: id, stream (lane + 1), unit, pass, step, bytes, issued (ns),
+//             waits (ids)
 //   arrow     from a collective to the span that waits for it
 // Times are microseconds with three decimals, relative to baseTimeNanoseconds; events are ordered by time.
 #pragma once

@@ -61,7 +61,7 @@ void ForeignPerfetto::add(const DeviceOp& op, const std::string& name, const std
   lanes_[{op.stream, lane}] = std::max(lanes_[{op.stream, lane}], op.end);
   static constexpr std::string_view kCategories[] = {"compute", "optimizer", "communication", "copy"};
   slice(it->second + lane, op.begin, op.end, name, kCategories[static_cast<int>(op.cls)]);
-  block_ += ",\"args\":{\"correlation\":" + std::to_string(op.correlation);
+  block_ += ",\"args\":{\"stream\":" + std::to_string(op.stream) + ",\"correlation\":" + std::to_string(op.correlation);
   if (!unit.empty()) {
     block_ += ",\"unit\":";
     append_json_string(block_, unit);

@@ -44,6 +44,11 @@ std::int64_t id_of(std::string_view text) {
   return static_cast<std::int64_t>(h | (std::uint64_t{1} << 63));
 }
 
+std::uint32_t add_shape(std::uint32_t h, std::string_view text) {
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
+  return h;
+}
+
 class Reader {
  public:
   explicit Reader(JsonTrace& out) : out_(out), facts_(out.trace.facts) {}
@@ -134,7 +139,11 @@ class Reader {
         case 3:
           if (key == "Seq") op.sequence = int_or(value, -1);
           break;
+        case 4:
+          if (key == "grid") op.shape = add_shape(op.shape, value);
+          break;
         case 5:
+          if (key == "block") op.shape = add_shape(op.shape, value);
           if (key == "bytes") op.bytes = int_or(value, 0);
           if (key == "dtype") dtype = unquoted(value);
           break;

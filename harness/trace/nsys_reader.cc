@@ -193,9 +193,16 @@ class Reader {
       facts_.partial = true;
       facts_.notes.push_back("table " + t + " has no column correlationId: its operations have no launch calls");
     }
+    const std::string shape = [&] {
+      std::string list = "NULL";
+      for (const char* c : {"gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"}) {
+        if (kernel && db_.has(t, c)) list = (list == "NULL" ? "" : list + "||','||") + ("\"" + std::string(c) + "\"");
+      }
+      return list;
+    }();
     const std::string names = kernel ? db_.column(t, "shortName") + "," + db_.column(t, "demangledName") : "NULL,NULL";
     db_.each("SELECT start,\"end\",deviceId,streamId," + db_.column(t, "correlationId") + "," +
-                 db_.column(t, "globalPid") + "," + db_.column(t, "bytes") + "," + names + " FROM " + t,
+                 db_.column(t, "globalPid") + "," + db_.column(t, "bytes") + "," + names + "," + shape + " FROM " + t,
              [&](sqlite3_stmt* s) {
                DeviceOp op;
                op.kind = kernel ? OpKind::kKernel : (memset ? OpKind::kMemset : OpKind::kMemcpy);
@@ -207,6 +214,7 @@ class Reader {
                op.name = out_.name(!kernel            ? (memset ? "Memset" : "Memcpy")
                                    : !shorter.empty() ? std::string_view(shorter)
                                                       : std::string_view(string(Database::integer(s, 8))));
+               op.shape = static_cast<std::uint32_t>(std::hash<std::string>()(Database::text(s, 9)));
                op.row = out_.row(process_of(s, 5), static_cast<std::int32_t>(Database::integer(s, 2)));
                out_.add_op(op);
                ++facts_.events;

@@ -181,6 +181,11 @@ TEST(KernelSlowdown, IsTheTimeBesideCommunicationOverTheMeanAlone) {
 }
 
 TEST(KernelSlowdown, IsAbsentWhereNothingCanBeCompared) {
+  Ops shapes;
+  shapes.add(OpClass::kCompute, 0, 30, 7).add(OpClass::kCommunication, 0, 30, 20).add(OpClass::kCompute, 30, 40, 7);
+  EXPECT_TRUE(shapes.sweep().slowdown.has_value());
+  shapes.ops[2].shape = 5;
+  EXPECT_FALSE(shapes.sweep().slowdown.has_value()) << "launched in another shape";
   Ops o;
   o.add(OpClass::kCompute, 0, 30, 7).add(OpClass::kCommunication, 40, 50, 20);
   EXPECT_FALSE(o.sweep().slowdown.has_value());
