@@ -56,6 +56,7 @@ class Assembler {
     place_parameters();
     drop_empty();
     tell_ties();
+    tell_partly_frozen();
     decide();
     return std::move(plan_);
   }
@@ -138,6 +139,20 @@ class Assembler {
           note += "; unit " + units_[u].name + " is left out, it would hold nothing else";
       }
       plan_.notes.push_back(std::move(note));
+    }
+  }
+
+  // Flat, gradients are cut where the parameters are, so that a unit reduces all of itself or nothing (as FSDP1 with
+  // original parameters).
+  void tell_partly_frozen() {
+    for (const UnitSpec& u : plan_.units) {
+      Count frozen = 0;
+      for (ParameterId p : u.parameters) frozen += tree_.parameters[p].trainable ? 0 : tree_.parameters[p].numel();
+      if (u.options.layout != Layout::kFlat || frozen == 0 || frozen == u.numel) continue;
+      plan_.notes.push_back("unit " + u.name +
+                            " holds frozen and trainable parameters: in the flat layout its gradient " +
+                            "is reduced whole, zeros for " + std::to_string(frozen) + " of " + std::to_string(u.numel) +
+                            " elements; wrap them apart, or use layout per_parameter");
     }
   }
 

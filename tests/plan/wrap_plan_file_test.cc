@@ -95,6 +95,17 @@ TEST(WrapPlanFile, StrategiesWithGroups) {
   EXPECT_EQ(plan.lines[2].line, 4);
 }
 
+TEST(WrapPlanFile, OutputTypesUnitByUnit) {
+  const UnitPlan plan = plan_of(R"(units:
+  - {match: root, output_dtype: fp32}
+  - {match: "model.layers.*", output_dtype: bf16}
+  - {match: "model.layers.0", output_dtype: auto}
+)");
+  EXPECT_EQ(plan.units[0].options.output_dtype, Dtype::kFloat32);
+  EXPECT_EQ(plan.units[1].options.output_dtype, std::nullopt);
+  EXPECT_EQ(plan.units[2].options.output_dtype, Dtype::kBFloat16);
+}
+
 TEST(WrapPlanFile, TheRootCanBeNamed) {
   const UnitPlan plan = plan_of("units: [{match: root, param_dtype: bf16}, {match: \"model.layers.*\"}]");
   EXPECT_TRUE(plan.units[0].is_root);
@@ -139,6 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"units:\n  - match: a\n    strategy: hybrid_shard\n", {"[p.yaml:3]", "hybrid_shard:GROUP"}},
         Row{"units:\n  - match: a\n    strategy: full_shard:2\n", {"[p.yaml:3]", "'full_shard:2'"}},
         Row{"units:\n  - match: a\n    param_dtype: fp16\n", {"[p.yaml:3]", "allowed: fp32, bf16"}},
+        Row{"units:\n  - match: a\n    output_dtype: fp16\n", {"[p.yaml:3]", "allowed: auto, fp32, bf16"}},
         Row{"units:\n  - match: a\n    reshard_after_forward: maybe\n", {"[p.yaml:3]", "auto, true, false"}},
         Row{"units:\n  - match: a\n    match: b\n", {"[p.yaml:3]", "twice"}},
         Row{"units:\n  - strategy: no_shard\n", {"[p.yaml:2]", "no 'match'"}},

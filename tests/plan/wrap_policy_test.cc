@@ -221,6 +221,19 @@ TEST(WrapPolicy, TiedWeightsInTwoUnitsAreMergedAndSaid) {  // case C05
   EXPECT_EQ(plan_of(tree, "size:50000").units.size(), 5u);
 }
 
+TEST(WrapPolicy, APartlyFrozenUnitOfTheFlatLayoutIsSaid) {  // trap T41
+  ModuleTree tree = SmallTree::of("root{a{w(60),x(40)},b{w(10),x(20)}}");
+  tree.parameters[0].trainable = false;                                 // a.w
+  tree.parameters[2].trainable = tree.parameters[3].trainable = false;  // all of b
+  UnitPlan plan = make_unit_plan(tree, WrapClass{{"a", "b"}}, {});
+  EXPECT_THAT(plan.notes,
+              ElementsAre("unit a holds frozen and trainable parameters: in the flat layout its gradient is "
+                          "reduced whole, zeros for 60 of 100 elements; wrap them apart, or use layout "
+                          "per_parameter"));
+  plan = make_unit_plan(tree, WrapClass{{"a", "b"}}, {.layout = Layout::kPerParameter});
+  EXPECT_THAT(plan.notes, IsEmpty()) << "frozen parameters are left out of the reduction";
+}
+
 TEST(WrapPolicy, TiedWeightsInsideOneUnitNeedNoWords) {  // case C05
   const ModuleTree tree = model_s(true);
   EXPECT_THAT(plan_of(tree, "block").notes, IsEmpty());

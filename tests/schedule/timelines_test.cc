@@ -282,15 +282,6 @@ TEST(SchedulerOrder, AChangedOrderIsToldAndLeavesNothingGathered) {
   EXPECT_EQ(w.order(Pass::kForward, true), "AG0 AG2 F0 AG1 F2 AG3 F1 F3");
 }
 
-TEST(SchedulerOrder, C11AShiftedOrderNeverHitsAndSaysSo) {
-  SchedulerOptions o = usual();
-  o.forward_order = {1, 2, 3, 0};
-  ScriptedWorld w(ScriptedWorld::equal(4, kVectors), o);
-  w.steady();
-  EXPECT_EQ(w.meter().live(), 0);
-  EXPECT_GT(w.scheduler().stats().prefetch_hits + w.scheduler().stats().prefetch_unused, 0);
-}
-
 TEST(SchedulerOrder, AUnitThatRunsOnlySometimesIsReducedAsZeros) {
   ScriptedWorld w(ScriptedWorld::equal(4, kVectors), usual());
   w.steady();

@@ -1,0 +1,88 @@
+// What a unit costs the host: whole training steps of a model so small that nothing else counts, over collectives that
+// return at once, wrapped by block and as one unit. One rank of two. bench/host_overhead.py runs it beside PyTorch's
+// FSDP.
+//
+//   host_overhead STEPS ROUNDS      one JSON document a round: nanoseconds and CPU nanoseconds of a step, by wrap
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <iostream>
+#include <memory>
+#include <new>
+
+#include "fsdp/comm/host_collectives.h"
+#include "fsdp/core/clock.h"
+#include "fsdp/core/memory_meter.h"
+#include "fsdp/device/host/host_device.h"
+#include "fsdp/plan/wrap_policy.h"
+#include "harness/workload/trainer.h"
+
+namespace {
+
+using namespace fsdp;
+
+constexpr int kWorld = 2;
+constexpr int kWarmup = 5;
+
+// Every rank has what this one has, as PyTorch's fake process group has it.
+class AtOnce final : public Transport {
+ public:
+  int rank() const override { return 0; }
+  int world() const override { return kWorld; }
+  Nanos run(const CollectiveCall& c) override {
+    const auto n = static_cast<std::size_t>(c.count * size_of(c.in_dtype));
+    if (c.kind == CollectiveKind::kAllGather) {
+      for (int r = 0; r < kWorld; ++r) {
+        auto* const place = static_cast<std::byte*>(c.out) + static_cast<std::size_t>(r) * n;
+        if (place != c.in) std::memcpy(place, c.in, n);
+      }
+    } else if (c.in != c.out) {
+      std::memcpy(c.out, c.in, n);
+    }
+    return steady_now();
+  }
+  std::vector<std::uint64_t> exchange(std::uint64_t value) override { return {value, value}; }
+  void* allocate(Bytes n) override { return std::aligned_alloc(128, static_cast<std::size_t>((n + 127) / 128 * 128)); }
+  void release(void* p) noexcept override { std::free(p); }
+  void abort(const std::string&) noexcept override {}
+};
+
+Nanos cpu_now() { return static_cast<Nanos>(std::clock()) * (1'000'000'000 / CLOCKS_PER_SEC); }
+
+struct Run {
+  Run(const std::string& wrap) : device({.rank = 0}), collectives(device, transports()) {
+    harness::TrainerSettings s;
+    s.model.layers = 32, s.model.dim = 32, s.model.heads = s.model.kv_heads = 1, s.model.ffn = 64, s.model.vocab = 64;
+    s.model.seq = 8;
+    const UnitPlan plan = make_unit_plan(harness::describe_model(s.model), parse_wrap(wrap, {}), {});
+    trainer = std::make_unique<harness::Trainer>(s, plan, device, collectives, meter);
+    for (int i = 0; i < kWarmup; ++i) trainer->step();
+  }
+  ~Run() { device.cancel(); }
+  static HostTransports transports() {
+    HostTransports t;
+    t.shard = std::make_unique<AtOnce>();
+    return t;
+  }
+  std::string measure(int steps) {
+    const Nanos begin = steady_now(), cpu = cpu_now();
+    for (int i = 0; i < steps; ++i) trainer->step();
+    return fmt::format(R"({{"step_ns": {}, "cpu_ns": {}}})", (steady_now() - begin) / steps, (cpu_now() - cpu) / steps);
+  }
+
+  MemoryMeter meter;
+  HostDevice device;
+  HostCollectives collectives;
+  std::unique_ptr<harness::Trainer> trainer;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int steps = argc > 1 ? std::atoi(argv[1]) : 50, rounds = argc > 2 ? std::atoi(argv[2]) : 5;
+  Run root("root"), block("block");
+  for (int i = 0; i < rounds; ++i)
+    std::cout << fmt::format("{{\"root\": {}, \"block\": {}}}", root.measure(steps), block.measure(steps)) << std::endl;
+}
