@@ -66,7 +66,8 @@ std::vector<Row> read_rows(const std::string& path) {
            : recompute == "selective" ? 0.35
                                       : 0.0,
            n("micro_batch"),
-           n("accumulate")};
+           n("accumulate"),
+           cell.at("compile") == "1"};
     r.seconds = n("step_s");
     rows.push_back(std::move(r));
   }

@@ -57,7 +57,17 @@ class Estimate {
     return op_time_us(gemm_, p.flops, p.bytes) / k_.gemm_efficiency;
   }
   double attention() const { return 2 * tokens_ * c_.seq * c_.dim / (k_.attention_tflops * 1e6); }
-  double memory() const { return k_.passes * tokens_ * c_.dim * 2 / memory_us(); }
+  double memory() const { return (k_.passes + eager_passes()) * tokens_ * c_.dim * 2 / memory_us(); }
+  // Over tokens x dim elements of two bytes, beyond those of an mpt block. In the usual eager code an RMS norm is: to
+  // fp32 (3), square (4), mean (2), scale (4), back (3), weight (2); a rotation of q or k reads and writes ten times;
+  // silu and the product move five tensors of the feed-forward's width. An mpt block has two norms of one kernel each
+  // (2) and a gelu over four widths (8).
+  double eager_passes() const {
+    if (c_.family == "mpt" || c_.compiled) return 0;
+    constexpr double kRmsNorm = 18, kLayerNorm = 2, kRotation = 10, kGatedTensors = 5, kGelu = 8;
+    return 2 * (kRmsNorm - kLayerNorm) + kRotation * (1 + c_.kv_heads / c_.heads) + kGatedTensors * c_.ffn / c_.dim -
+           kGelu;
+  }
   double block_forward() const {
     double us = attention() + memory();
     for (const Product& p : products_) us += product(tokens_, p.n, p.k);

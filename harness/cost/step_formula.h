@@ -4,6 +4,9 @@
 //   block forward    products/efficiency + attention + passes*T*d*2 B of memory, and once per unit and pass
 //   block backward   both gradients of each product, 2.5 x attention, twice the memory; with checkpointing a share of
 //                    one more forward
+//   an eager llama   memory passes of its own on top, counted from what its kernels read and write (eager_passes in the
+//   source):
+//                    the constants come from blocks with layer norm in one kernel, no rotary positions and a plain gelu
 //   beside it        all-gather (backward: and reduce-scatter) of a block: x + contention*min(k, x), at least k
 #pragma once
 #include <string>
@@ -30,6 +33,7 @@ struct StepCase {
   bool zero2 = false;       // parameters stay for backward
   double recompute = 0;     // share of a forward: 0 none, 0.35 selective, 1 full
   double micro_batch = 1, accumulate = 1;
+  bool compiled = false;  // a compiler joins element-wise kernels
 };
 
 struct StepEstimate {
