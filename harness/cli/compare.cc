@@ -14,6 +14,7 @@
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/spec.h"
 #include "harness/sweep/text.h"
+#include "reports/compare_page.h"
 
 namespace harness::cli {
 namespace {
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kLargestBaseline = std::size_t{1} << 28;
 
 struct CompareFlags {
-  std::string a, b, gate, noise = "2%", allow, baseline;
+  std::string a, b, gate, noise = "2%", allow, baseline, page;
   bool json = false;
 };
 
@@ -73,6 +74,10 @@ void compare_command(const CompareFlags& flags) {
   const Side b = read_side(flags.b, options);
   const Comparison c = compare(a, b, options);
   std::cout << (flags.json ? comparison_json(c, a, b, options) : comparison_text(c, a, b, options)) << std::flush;
+  if (!flags.page.empty()) {
+    write_file(flags.page, reports::compare_html(c, a, b, options));
+    if (!flags.json) std::cout << flags.page << std::endl;
+  }
   if (c.negative()) ends_with(kNegative);
 }
 
@@ -92,6 +97,8 @@ void add_compare(CLI::App& app) {
       ->type_name("NAMES");
   command->add_option("--write-baseline", flags->baseline, "writes what A holds as a file to keep in a repository")
       ->type_name("FILE.json");
+  command->add_option("-o,--output", flags->page, "writes the comparison as one self-contained HTML page too")
+      ->type_name("FILE.html");
   command->add_flag("--json", flags->json, "the result as one JSON document");
   command->footer(
       "Cases match when their settings are equal. Unlike runs (machine, model, batch, steps, ...) are refused with "
@@ -100,6 +107,7 @@ void add_compare(CLI::App& app) {
       "Examples:\n"
       "  shardscope compare out/before out/after --gate 3%\n"
       "  shardscope compare out/ab:backward_prefetch=none out/ab:backward_prefetch=pre\n"
+      "  shardscope compare out/before out/after -o comparison.html\n"
       "  shardscope compare out/main --write-baseline baseline.json\n"
       "  shardscope compare baseline.json out/branch --gate 5% --json");
   command->callback([flags] { compare_command(*flags); });

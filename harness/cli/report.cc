@@ -24,16 +24,31 @@ std::string default_page(const ReportFlags& flags) {
   return ((fs::is_directory(first) ? first : first.parent_path()) / "report.html").string();
 }
 
+// The results' directory as seen from the page, for links to logs and traces; empty where the page lies in it.
+std::string folder_from(const std::string& page, const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path results =
+      fs::is_directory(directory, ignored) ? fs::path(directory) : fs::path(directory).parent_path();
+  const fs::path from = fs::absolute(page, ignored).parent_path();
+  const std::string folder =
+      fs::absolute(results, ignored).lexically_normal().lexically_relative(from.lexically_normal()).string();
+  return folder == "." ? std::string() : folder;
+}
+
 void report(const ReportFlags& flags) {
   if (!flags.csv.empty() && flags.directories.size() > 1) {
     throw fsdp::ConfigError("[--csv] takes one directory: sweeps have different columns; call report once for each");
   }
   std::vector<reports::ReportInput> inputs;
-  for (const std::string& directory : flags.directories) inputs.push_back(read_results(directory));
+  const std::string page = flags.html.empty() ? default_page(flags) : flags.html;
+  for (const std::string& directory : flags.directories) {
+    inputs.push_back(read_results(directory));
+    inputs.back().folder = folder_from(page, directory);
+  }
   reports::ReportOptions options;
   options.title = inputs.front().sweep.name;
   for (const SettingInfo& info : setting_table()) options.defaults[info.name] = info.standard;
-  const std::string page = flags.html.empty() ? default_page(flags) : flags.html;
   write_file(page, reports::report_html(inputs, options));
   if (!flags.csv.empty()) write_file(flags.csv, reports::cases_csv(inputs.front().sweep, inputs.front().cases));
   for (const reports::ReportInput& input : inputs) std::cout << reports::report_text(input);
