@@ -18,7 +18,8 @@ YAML::Node parse_yaml(const std::string& text, const std::string& place) {
   try {
     return YAML::Load(text);
   } catch (const YAML::Exception& e) {
-    throw fsdp::ConfigError(at_line(place, e.mark) + ": [hardware] this is not YAML (" + e.msg + ")");
+    throw fsdp::ConfigError(at_line(place, e.mark) + ": [hardware] this is not YAML (" + e.msg +
+                            "); close what is open there");
   }
 }
 
@@ -51,7 +52,7 @@ void Fields::number(const std::string& key, double& out) {
   try {
     v = n.as<double>();
   } catch (const YAML::Exception&) {
-    fail(key, "is not a number; use a number from 0");
+    fail(key, "is not a number" + (n.IsScalar() ? " but '" + n.Scalar() + "'" : "") + "; use a number from 0");
   }
   if (!std::isfinite(v) || v < 0) fail(key, "is " + n.Scalar() + "; use a finite number from 0");
   out = v;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <vector>
 
 #include "fsdp/core/errors.h"
@@ -178,6 +179,20 @@ std::string step_timeout(const std::string& text) {
 std::string word(const std::string& text) {
   if (text.empty()) fail(text, "a name");
   return text;
+}
+
+std::string arrival_skew(const std::string& text) {
+  if (text == "none") return text;
+  std::map<std::int64_t, fsdp::Nanos> ranks;
+  for (const std::string& part : split(text, ',')) {
+    const auto fields = split(part, ':');
+    const auto rank = fields.size() == 2 ? whole_number(fields[0]) : std::nullopt;
+    if (!rank || !ranks.emplace(*rank, parse_nanos(fields[1])).second)
+      fail(text, "none, or RANK:TIME with each rank once, for instance 3:250us,17:90us");
+  }
+  std::string out;
+  for (const auto& [rank, late] : ranks) out += fmt::format("{}{}:{}", out.empty() ? "" : ",", rank, exact_nanos(late));
+  return out;
 }
 
 }  // namespace harness::checks

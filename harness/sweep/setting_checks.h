@@ -33,5 +33,6 @@ std::string wire(const std::string& text);
 std::string memory_budget(const std::string& text);
 std::string step_timeout(const std::string& text);
 std::string word(const std::string& text);  // any text that is not empty
+std::string arrival_skew(const std::string& text);  // ranks in ascending order
 
 }  // namespace harness::checks

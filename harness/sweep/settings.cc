@@ -86,6 +86,9 @@ const std::vector<Row>& rows() {
       {"steps", "1, 2, ...", "optimizer steps of one repetition", &C::steps, checks::positive},
       {"warmup", "0, 1, ...", "steps before the first repetition", &C::warmup, checks::natural},
       {"step_timeout", "TIME", "a rank that waits longer ends the trial as timeout", &C::step_timeout,
+      {"arrival_skew", "none, RANK:TIME[,...]",
+       "virtual: by how much a rank comes later to every collective than the others, for instance 3:250us",
+       &C::arrival_skew, checks::arrival_skew},
        checks::step_timeout},
   };
   return kRows;

@@ -54,6 +54,7 @@ struct CaseSettings {
   std::string network;
   std::uint64_t seed = 0;
   int steps = 10;
+  std::string arrival_skew = "none";
   int warmup = 3;
   std::string step_timeout = "60s";
 };
@@ -88,6 +89,12 @@ fsdp::SchedulerOptions scheduler_options_of(const CaseSettings& c);
 Wire wire_of(const CaseSettings& c);
 std::optional<double> clip_of(const CaseSettings& c);
 fsdp::Bytes memory_budget_of(const CaseSettings& c);  // MemoryMeter::kNoBudget for none
+// By how much each named rank comes later to every collective than the others; empty for none.
+std::vector<std::pair<int, fsdp::Nanos>> arrival_skew_of(const CaseSettings& c);
+struct CtaLimits {
+  int min = 0, max = 0;  // 0: NCCL's choice
+};
+CtaLimits nccl_ctas_of(const CaseSettings& c);
 fsdp::Nanos step_timeout_of(const CaseSettings& c);
 
 // Stable id: model family, wrap, and 12 hex digits of a hash of the canonical settings, e.g.

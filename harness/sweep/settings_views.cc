@@ -36,6 +36,8 @@ constexpr Refusal kRefusals[] = {
      "[network] is for device virtual alone; leave it out, or use --device virtual"},
     {[](const CaseSettings& c) { return c.device != "virtual" && c.ranks_per_node != 0; }, true, false,
      "[ranks_per_node] is for device virtual alone; leave it out, or use --device virtual"},
+    {[](const CaseSettings& c) { return c.device != "virtual" && c.arrival_skew != "none"; }, true, false,
+     "[arrival_skew] is for device virtual alone; leave it out, or use --device virtual"},
 };
 
 void check_support(const CaseSettings& c, bool plan) {
@@ -70,11 +72,15 @@ void check_each_other(const CaseSettings& c) {
     }
   }
   check_groups(c);
+  arrival_skew_of(c);
   if (c.collectives == "nccl" && c.device != "cuda") {
     throw fsdp::ConfigError(
         fmt::format("[collectives] nccl needs device cuda, not {}; use auto, local or gloo", c.device));
   }
-  if (c.device == "virtual" && !c.hardware.empty()) make_cost_model(c.hardware, c.world, c.ranks_per_node, c.network);
+  if (c.device == "virtual" && !c.hardware.empty()) {
+    const CostModel costs = make_cost_model(c.hardware, c.world, c.ranks_per_node, c.network);
+    if (c.param_dtype == "bf16") costs.op("linear", {OpKind::kGemm, true, {}, 0});  // refuses what it has no rate for
+  }
   if (c.collectives == "gloo" && c.device != "cpu") {
     throw fsdp::ConfigError(fmt::format("[collectives] gloo needs device cpu, not {}; use auto", c.device));
   }
@@ -177,6 +183,20 @@ Wire wire_of(const CaseSettings& c) {
     throw fsdp::ConfigError(
         fmt::format("[wire] \"{}\" is not LATENCY,BANDWIDTH; use for instance 50us,10GB/s", c.wire));
   return {true, parse_nanos(parts[0]), parse_bytes_per_second(parts[1])};
+}
+
+std::vector<std::pair<int, fsdp::Nanos>> arrival_skew_of(const CaseSettings& c) {
+  std::vector<std::pair<int, fsdp::Nanos>> out;
+  if (c.arrival_skew == "none") return out;
+  for (const std::string& part : split(c.arrival_skew, ',')) {
+    const auto fields = split(part, ':');
+    out.emplace_back(std::stoi(fields.at(0)), parse_nanos(fields.at(1)));
+    if (out.back().first >= c.world) {
+      throw fsdp::ConfigError(fmt::format("[arrival_skew] there is no rank {} in a world of {}; ranks are 0 to {}",
+                                          out.back().first, c.world, c.world - 1));
+    }
+  }
+  return out;
 }
 
 std::optional<double> clip_of(const CaseSettings& c) {

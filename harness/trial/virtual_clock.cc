@@ -11,9 +11,23 @@ namespace {
 fsdp::Nanos nanos(double us) { return static_cast<fsdp::Nanos>(std::llround(us * 1e3)); }
 }  // namespace
 
+fsdp::Nanos arrival_wait(const ArrivalSkew& skew, int count, int stride) {
+  fsdp::Nanos own = 0, last = 0;
+  for (const auto& [rank, by] : skew) {
+    if (rank == 0) own = by;
+    if (rank % stride == 0 && rank / stride < count) last = std::max(last, by);
+  }
+  return std::max<fsdp::Nanos>(0, last - own);
+}
+
 VirtualClock::VirtualClock(const CostModel& model, const WorldGroups& groups, const VirtualWire& wire,
-                           fsdp::VirtualDevice& device)
-    : model_(model), groups_(groups), wire_(wire), device_(device), contention_(model.hardware().contention) {}
+                           const ArrivalSkew& skew, fsdp::VirtualDevice& device)
+    : model_(model),
+      groups_(groups),
+      wire_(wire),
+      skew_(skew),
+      device_(device),
+      contention_(model.hardware().contention) {}
 
 int VirtualClock::group_size(fsdp::Communicator c) const {
   if (c == fsdp::Communicator::kShard || c == fsdp::Communicator::kReduceScatter) return groups_.shard;
@@ -24,6 +38,10 @@ int VirtualClock::group_size(fsdp::Communicator c) const {
 GroupShape VirtualClock::shape_of(fsdp::Communicator c) const {
   const Topology& t = model_.topology();
   return c == fsdp::Communicator::kReplica ? t.replica(groups_.shard) : t.shard(group_size(c));
+}
+
+fsdp::Nanos VirtualClock::wait_for_last(fsdp::Communicator c) const {
+  return arrival_wait(skew_, group_size(c), c == fsdp::Communicator::kReplica ? groups_.shard : 1);
 }
 
 void VirtualClock::begin_step() {
@@ -61,6 +79,8 @@ void VirtualClock::enqueue(fsdp::Lane lane, const fsdp::CollectiveCall& call) {
                             (call.kind == fsdp::CollectiveKind::kAllReduce ? 1 : ranks);
   fsdp::Nanos cost = model_.collective(call.kind, travelling, shape_of(call.communicator));
   if (wire_.on) cost = std::max(cost, fsdp::wire_time(call, ranks, wire_.latency, wire_.bytes_per_second));
+  // The kernel or the lane is held while the last member is on its way.
+  cost += wait_for_last(call.communicator);
   device_.host_work(nanos(model_.hardware().collective_us));
   fsdp::WorkTag tag = fsdp::tag_of(call, ranks);
   tag.bytes = full;

@@ -38,6 +38,21 @@ Answer wait_for_answer(RankProcesses& worker, const TrialOptions& options) {
   }
 }
 
+// What fits by its bytes may not, or barely, fit the allocator below them.
+void judge_allocator(CaseRecord& record) {
+  const auto number = [&](const char* key) {
+    const auto at = record.environment.find(key);
+    return at == record.environment.end() ? std::int64_t{0} : std::stoll(at->second);
+  };
+  const std::int64_t retries = number("predicted_allocator_retries"), failures = number("predicted_allocator_failures");
+  if (retries == 0 || !measured(record.status)) return;
+  record.status = Status::kNearOom;
+  record.reason = "the caching allocator would free its cache and ask again " + std::to_string(retries) +
+                  " times a step (" + record.environment["predicted_cached_bytes"] + " B lie in pieces or kept" +
+                  (failures > 0 ? "; " + std::to_string(failures) + " requests would fail all the same)" : ")") +
+                  ": the step will be slower than predicted";
+}
+
 void take_failure(const RankEvent& e, CaseRecord& record) {
   const Outcome o = outcome_of({{e.status, 0, Failure::Kind::kReported, e.reason, e.cause, "", e.where}});
   record.status = o.status;
@@ -68,5 +83,6 @@ void run_virtual_trial(const CaseSettings& settings, const TrialOptions& options
   fill_samples(record, settings, {answer.event->ns}, RepeatStop::kMax);
   fill_results(record, job.settings, {std::move(answer.event->result)});
 }
+  judge_allocator(record);
 
 }  // namespace harness

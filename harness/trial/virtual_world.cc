@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "harness/cost/caching_allocator.h"
 #include "harness/trial/case_costs.h"
 #include "harness/trial/case_units.h"
 #include "harness/trial/rank_world.h"
@@ -97,11 +98,14 @@ class VirtualWorld {
       : model_(cost_model_of(job.settings)),
         plan_(plan_of(job.settings)),
         device_(device_options(model_.hardware())),
-        clock_(model_, groups_of(job.settings, plan_), virtual_wire(job.settings), device_),
+        clock_(model_, groups_of(job.settings, plan_), virtual_wire(job.settings), arrival_skew_of(job.settings),
+               device_),
         watched_(clock_, progress),
-        progress_(progress) {
+        progress_(progress),
+        allocator_(std::max<fsdp::Bytes>(0, memory_budget_of(job.settings))) {
     progress.set_unit_names(names_of(plan_));
     meter_.set_budget(memory_budget_of(job.settings));
+    if (model_.hardware().caching_allocator) meter_.set_observer(&allocator_);
     TrainerSettings t = trainer_settings_of(job.settings, plan_);
     t.meta = true;
     trainer_ = std::make_unique<Trainer>(t, plan_, device_, watched_, meter_);
@@ -116,10 +120,11 @@ class VirtualWorld {
     trainer_->set_step(0);
     const fsdp::Nanos begin = device_.next_begin(fsdp::Lane::kCompute);
     device_.set_recording(with_spans);
-    step();
+    allocator_.take_refusals();
     const fsdp::SchedulerStats before = trainer_->scheduler().stats();
-    out.step_ns = device_.next_begin(fsdp::Lane::kCompute) - begin;
+    step();
     out.result.prefetch = prefetch_counts(before, trainer_->scheduler().stats());
+    out.step_ns = device_.next_begin(fsdp::Lane::kCompute) - begin;
     fill(out.result, c);
     return out;
   }
@@ -147,6 +152,18 @@ class VirtualWorld {
       r.warnings.push_back("no hardware was named: times are those of an assumed processor core; memory is exact");
     r.environment = torch_environment();
     describe(model_, communicators_of(c), r.environment);
+    if (model_.hardware().caching_allocator) describe_allocator(r);
+  }
+
+  // The allocator below the counted bytes; refusals are those of the last step.
+  void describe_allocator(RankResult& r) {
+    const CachingAllocator::Peak peak = allocator_.peak();
+    const CachingAllocator::Refusals refusals = allocator_.take_refusals();
+    r.environment["predicted_reserved_bytes"] = std::to_string(peak.reserved);
+    r.environment["predicted_rounding_bytes"] = std::to_string(peak.rounding());
+    r.environment["predicted_cached_bytes"] = std::to_string(peak.cached());
+    r.environment["predicted_allocator_retries"] = std::to_string(refusals.retries);
+    r.environment["predicted_allocator_failures"] = std::to_string(refusals.failures);
   }
 
   const CostModel model_;
@@ -156,6 +173,7 @@ class VirtualWorld {
   VirtualClock clock_;
   WatchedCollectives watched_;
   RankProgress& progress_;
+  CachingAllocator allocator_;
   std::unique_ptr<Trainer> trainer_;
 };
 
