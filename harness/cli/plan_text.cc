@@ -30,17 +30,24 @@ std::string unit_table(const PlanView& view) {
                            parameters, 100.0, format_bytes(unsharded), format_bytes(shard), format_bytes(padding));
 }
 
-std::string memory_table(const PlanView& view) {
-  std::string out = "memory of one rank at the peak, without activations (predicted by the scheduler itself)\n";
+std::string categories(const fsdp::BytesByCategory& by, fsdp::Bytes total, const std::string& cause, bool whole) {
+  std::string out;
   for (int i = 0; i < fsdp::kMemoryCategoryCount; ++i) {
     const auto category = static_cast<fsdp::MemoryCategory>(i);
-    if (category == fsdp::MemoryCategory::kActivations || category == fsdp::MemoryCategory::kOther) continue;
-    out += fmt::format("  {:<24} {:>16} B  {:>12}\n", name_of(category), view.at_peak[static_cast<std::size_t>(i)],
-                       format_bytes(view.at_peak[static_cast<std::size_t>(i)]));
+    const bool of_model = category == fsdp::MemoryCategory::kActivations || category == fsdp::MemoryCategory::kOther;
+    if (of_model && !whole) continue;
+    const fsdp::Bytes n = by[static_cast<std::size_t>(i)];
+    out += fmt::format("  {:<24} {:>16} B  {:>12}\n", name_of(category), n, format_bytes(n));
   }
-  out += fmt::format("  {:<24} {:>16} B  {:>12}   ({})\n", "total", view.peak_bytes, format_bytes(view.peak_bytes),
-                     view.peak_cause);
-  return out + "  activations              apart: `shardscope run` measures them\n";
+  return out + fmt::format("  {:<24} {:>16} B  {:>12}   ({})\n", "total", total, format_bytes(total), cause);
+}
+
+std::string memory_table(const PlanView& view) {
+  std::string out = "memory of one rank at the peak, without activations (predicted by the scheduler itself)\n" +
+                    categories(view.at_peak, view.peak_bytes, view.peak_cause, false);
+  if (!view.with_activations) return out + "  activations              apart: --activations, or `shardscope run`\n";
+  return out + "\nwith activations (predicted by a step on tensors without memory)\n" +
+         categories(view.with_activations->at_peak, view.with_activations->total, view.with_activations_cause, true);
 }
 
 nlohmann::ordered_json by_category(const fsdp::BytesByCategory& by) {
@@ -55,8 +62,8 @@ nlohmann::ordered_json by_category(const fsdp::BytesByCategory& by) {
 
 std::string plan_text(const CaseSettings& c, const PlanView& view) {
   const PlanUnit& largest = view.units[view.largest_unit];
-  std::string out = fmt::format("{}, {} parameters, {} ranks, wrap {}, {}\n\n", model_name(c.model), view.parameters, c.world,
-                                c.wrap, c.strategy);
+  std::string out = fmt::format("{}, {} parameters, {} ranks, wrap {}, {}\n\n", model_name(c.model), view.parameters,
+                                c.world, c.wrap, c.strategy);
   out += unit_table(view);
   out += fmt::format("\nlargest unit        {} ({} B, {:.1f} % of the parameters)\n", largest.name,
                      largest.unsharded_bytes, 100 * largest.share);
@@ -94,8 +101,16 @@ std::string plan_json(const CaseSettings& c, const PlanView& view) {
   auto& memory = out["memory"] = by_category(view.at_peak);
   memory["total_bytes"] = view.peak_bytes;
   memory["cause"] = view.peak_cause;
-  memory["activations_bytes"] = nullptr;  // apart: only a run knows
+  memory["activations_bytes"] = nullptr;  // apart: memory_with_activations, or a run
   memory["category_peaks"] = by_category(view.category_peaks);
+  if (view.with_activations) {
+    const fsdp::MemoryPeak& peak = *view.with_activations;
+    auto& with = out["memory_with_activations"] = by_category(peak.at_peak);
+    with["activations_bytes"] = peak.at_peak[static_cast<std::size_t>(fsdp::MemoryCategory::kActivations)];
+    with["other_bytes"] = peak.at_peak[static_cast<std::size_t>(fsdp::MemoryCategory::kOther)];
+    with["total_bytes"] = peak.total;
+    with["cause"] = view.with_activations_cause;
+  }
   out["notes"] = view.notes;
   return out.dump(2) + "\n";
 }

@@ -34,6 +34,8 @@ struct PlanView {
   fsdp::BytesByCategory category_peaks{};
   fsdp::Bytes peak_bytes = 0;  // without activations
   std::string peak_cause;
+  std::optional<fsdp::MemoryPeak> with_activations;  // of the virtual world, where asked for (plan_activations.h)
+  std::string with_activations_cause;
   std::vector<std::string> notes;
 };
 
