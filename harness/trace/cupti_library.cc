@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 
 namespace harness {
@@ -15,7 +16,7 @@ void* open_library(std::string& why) {
   // Two copies in one process would each see half: the one that is there is taken.
   for (const char* name : kNames)
     if (void* library = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) return library;
-  if (const char* given = std::getenv("SHARDSCOPE_CUPTI"); given != nullptr && *given != '\0') {
+  if (const char* given = std::getenv("SHARDSCOPE_CUPTI"); given != nullptr && std::strchr(given, '/') != nullptr) {
     void* library = dlopen(given, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) why = std::string("SHARDSCOPE_CUPTI=") + given + " cannot be loaded: " + dlerror();
     return library;

@@ -14,9 +14,9 @@ struct CuptiLibrary {
   std::uint32_t version = 0;  // as cuptiGetVersion says
 };
 
-// The copy that is in the process already (LibTorch brings one), else SHARDSCOPE_CUPTI=PATH, else the loader's
-// libcupti.so.13, .12 or libcupti.so. The library stays loaded for the life of the process. Null, and a sentence in
-// `why`, when there is none or it lacks a call that is needed.
+// The copy that is in the process already (LibTorch brings one), else SHARDSCOPE_CUPTI=PATH (with a slash), else the
+// loader's libcupti.so.13, .12 or libcupti.so. The library stays loaded for the life of the process. Null, and a
+// sentence in `why`, when there is none or it lacks a call that is needed.
 std::optional<CuptiLibrary> load_cupti(std::string& why);
 
 // A sentence that names the tool which will take CUPTI in this process, empty when none is seen. Pure: `variable` gives

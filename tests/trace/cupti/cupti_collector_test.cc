@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "fsdp/core/clock.h"
+#include "harness/trace/cupti_session.h"
 #include "tests/trace/cupti/fake_cupti.h"
 
 namespace harness {
@@ -19,6 +20,7 @@ namespace {
 using fsdp::Pass;
 using fsdp::SpanKind;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -259,6 +261,73 @@ TEST_F(CuptiCollectorTest, AForkedChildLeavesCuptiAlone) {
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(c.collecting());
   c.stop(0);
+}
+
+std::unique_ptr<CuptiSession> session(const std::map<std::string, std::string>& variables) {
+  return CuptiSession::wanted([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST_F(CuptiCollectorTest, ASessionHoldsItsRecordsAgainstTheDevicesEvents) {
+  const auto s = session({{"SHARDSCOPE_CUPTI", FAKE_CUPTI}});
+  ASSERT_TRUE(s);
+  fsdp::RangeSink* tags = s->tags(nullptr);
+  s->begin();
+  {
+    const fsdp::ScopedRange range(tags, kGather, 0);
+    const std::uint64_t at = gpu_now();
+    fake->launch("ncclDevKernel_AllGather_RING_LL", at, at + 600);
+  }
+  s->step();
+  fsdp::Span by_events;
+  by_events.kind = kGather.kind, by_events.unit = kGather.unit, by_events.pass = kGather.pass;
+  by_events.begin = 1000, by_events.end = 1800;
+  const CuptiReport r = s->finish(0, {by_events});
+  EXPECT_EQ(r.fields.at("machine.cupti.operations"), "1");
+  EXPECT_EQ(r.fields.at("machine.cupti.collectives_to_events"), "0.750");
+  EXPECT_THAT(r.warnings, IsEmpty());
+  expect_clean();
+}
+
+TEST_F(CuptiCollectorTest, ASessionThatMayNotCollectSaysWhyAndTheRunGoesOn) {
+  fake->hold_by_other(true);
+  const auto held = session({{"SHARDSCOPE_CUPTI", FAKE_CUPTI}});
+  held->begin();
+  held->step();
+  const CuptiReport r = held->finish(0, {});
+  EXPECT_TRUE(r.fields.empty());
+  EXPECT_THAT(r.warnings, ElementsAre(HasSubstr("the GPU was not traced: another tool")));
+
+  const int before = fake->calls();
+  const auto nsys = session({{"SHARDSCOPE_CUPTI", FAKE_CUPTI}, {"NSYS_PROFILING_SESSION_ID", "1"}});
+  EXPECT_EQ(nsys->tags(nullptr), nullptr);
+  nsys->begin();
+  EXPECT_THAT(nsys->finish(0, {}).warnings, ElementsAre(HasSubstr("Nsight Systems")));
+  EXPECT_EQ(fake->calls(), before) << "CUPTI was not touched";
+}
+
+TEST(CuptiSession, IsOnlyThereWhenAskedFor) {
+  EXPECT_FALSE(session({}));
+  EXPECT_FALSE(session({{"SHARDSCOPE_CUPTI", "0"}}));
+}
+
+TEST(CuptiReport, ComparesOnlyWhatBothKnow) {
+  const auto span = [](SpanKind kind, fsdp::UnitId unit, fsdp::Nanos begin, fsdp::Nanos end) {
+    fsdp::Span s;
+    s.kind = kind, s.unit = unit, s.begin = begin, s.end = end;
+    return s;
+  };
+  CuptiTrace t;
+  t.spans = {span(SpanKind::kAllGather, 1, 10, 40), span(SpanKind::kAllGather, 1, 50, 110),  // two kernels of one
+             span(SpanKind::kReduceScatter, 2, 0, 77), span(SpanKind::kCompute, 1, 0, 1000)};
+  t.overheads = {{0, 30}, {50, 60}};
+  const CuptiReport r =
+      report_cupti(t, {span(SpanKind::kAllGather, 1, 0, 200), span(SpanKind::kAllGather, 9, 0, 5000)});
+  EXPECT_EQ(r.fields.at("machine.cupti.collectives_to_events"), "0.500");
+  EXPECT_EQ(r.fields.at("machine.cupti.overhead_ns"), "40");
+  EXPECT_FALSE(report_cupti(t, {}).fields.contains("machine.cupti.collectives_to_events"));
 }
 
 TEST(LoadCupti, ALibraryThatLacksACallIsRefusedByName) {
