@@ -8,9 +8,10 @@
 namespace fsdp {
 
 // Gives a tensor's memory back and takes it again without replacing the tensor. The storage object stays, so views and
-// what autograd saved keep pointing at it; no version counter moves. `category` is what the memory counts as.
+// what autograd saved keep pointing at it; no version counter moves. `category` is what the memory counts as; `writer`
+// the lane that fills it first, where that matters (tensor_device.h).
 void free_storage(const at::Tensor& t);
-void take_storage(const at::Tensor& t, Bytes n, MemoryCategory category);
+void take_storage(const at::Tensor& t, Bytes n, MemoryCategory category, Lane writer = Lane::kAllGather);
 
 at::ScalarType torch_dtype(Dtype d);
 

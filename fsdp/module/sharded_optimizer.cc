@@ -6,6 +6,7 @@
 #include "fsdp/core/errors.h"
 #include "fsdp/module/counting_allocator.h"
 #include "fsdp/module/flat_storage.h"
+#include "fsdp/module/tensor_device.h"
 #include "fsdp/module/torch.h"
 
 namespace fsdp {
@@ -51,6 +52,8 @@ std::vector<ShardedOptimizer::Run> ShardedOptimizer::runs_of(UnitId u) const {
 double ShardedOptimizer::step() {
   model_.scheduler().begin_optimizer();
   ++steps_;
+  // Reading numbers back waits without a deadline: what peers may hold up has to be over by then.
+  if (current_tensor_device() != nullptr) device_.synchronize(device_.record(Lane::kCompute));
   double squares = options_.clip ? square_sum() : 0.0;
   const double scale = options_.clip ? clip_scale(squares) : 1.0;
   double updated = 0.0;
@@ -100,12 +103,18 @@ double ShardedOptimizer::clip_scale(double square_sum) {
     *place = static_cast<float>(square_sum);
     call.in = place;
     call.out = place + kNormPlace;
+  } else if (!norm_.is_meta()) {
+    norm_.fill_(square_sum);
+    call.in = norm_.const_data_ptr();
+    call.out = norm_.mutable_data_ptr<float>() + kNormPlace;
   }
   device_.wait(Lane::kAllReduce, device_.record(Lane::kCompute));
   collectives_.enqueue(Lane::kAllReduce, call);
   device_.wait(Lane::kCompute, device_.record(Lane::kAllReduce));
-  if (!norm_.is_cpu()) return 1.0;
-  const double norm = std::sqrt(static_cast<double>(norm_.const_data_ptr<float>()[kNormPlace]));
+  if (norm_.is_meta()) return 1.0;
+  if (!norm_.is_cpu()) device_.synchronize(device_.record(Lane::kCompute));
+  const double norm = std::sqrt(norm_.is_cpu() ? static_cast<double>(norm_.const_data_ptr<float>()[kNormPlace])
+                                               : norm_[kNormPlace].item<double>());
   return std::min(1.0, *options_.clip / (norm + 1e-6));
 }
 

@@ -7,6 +7,7 @@
 #include "fsdp/module/flat_storage.h"
 #include "fsdp/module/kernels.h"
 #include "fsdp/module/ops.h"
+#include "fsdp/module/tensor_device.h"
 #include "fsdp/module/torch.h"
 #include "fsdp/schedule/scripted_step.h"
 
@@ -62,7 +63,8 @@ void TorchUnits::make_views(Unit& unit) const {
 }
 
 void TorchUnits::fill_shard(Unit& unit) const {
-  auto* const shard = unit.shard.mutable_data_ptr<float>();
+  const at::Tensor host = unit.shard.is_cpu() ? unit.shard : at::empty(unit.shard.sizes(), at::kFloat);
+  auto* const shard = host.mutable_data_ptr<float>();
   std::fill_n(shard, unit.layout.shard, 0.0f);
   for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
     const Parameter& p = *unit.parameters[i];
@@ -72,6 +74,7 @@ void TorchUnits::fill_shard(Unit& unit) const {
     else if (p.init == InitRule::kOnes)
       std::fill_n(shard + r.at, r.end - r.begin, 1.0f);
   }
+  if (!unit.shard.is_cpu()) unit.shard.copy_(host);
 }
 
 std::vector<UnitTraits> TorchUnits::traits() const {
@@ -96,6 +99,7 @@ void TorchUnits::release_unsharded(UnitId u) {
 }
 
 void TorchUnits::cast_shard(UnitId u) {
+  const LaneScope scope(Lane::kAllGather);
   const Unit& unit = at(u);
   const Count n = unit.layout.shard;
   ops::move_(unit.traits.copies_out ? unit.gathered : unit.full, unit.shard,
@@ -106,7 +110,7 @@ void TorchUnits::cast_shard(UnitId u) {
 void TorchUnits::copy_out(UnitId u) {
   Unit& unit = at(u);
   const ShardLayout& l = unit.layout;
-  take_storage(unit.full, l.full * size_of(unit.spec.options.param_dtype), MemoryCategory::kUnsharded);
+  take_storage(unit.full, l.full * size_of(unit.spec.options.param_dtype), MemoryCategory::kUnsharded, Lane::kCompute);
   const Count parts = unit.group_shard.defined() ? unit.kept_over : l.world;
   for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
     const Count whole = l.world * l.pieces[i], piece = whole / parts;
@@ -169,8 +173,12 @@ void TorchUnits::release_gradient(UnitId u) {
 }
 
 void TorchUnits::clear(const at::Tensor& flat, Count begin, Count end) const {
-  if (end > begin && !options_.meta)
-    std::memset(element(flat, begin), 0, static_cast<std::size_t>(end - begin) * flat.element_size());
+  if (end <= begin || options_.meta) return;
+  if (!flat.is_cpu()) {
+    flat.narrow(0, begin, end - begin).zero_();
+    return;
+  }
+  std::memset(element(flat, begin), 0, static_cast<std::size_t>(end - begin) * flat.element_size());
 }
 
 // Padding behind the parameter (and, of the first, in front); with `all` the parameter's own place too.

@@ -22,7 +22,7 @@ MemoryGate::Place MemoryGate::take(Bytes unit_bytes) {
   while (!freed_.empty() && in_flight_ + freed_weight_ + want > limit_.value) {
     const Freed& f = freed_.front();
     place.slot = f.slot;
-    if (f.last_reader.event.pending()) place.after.push_back(f.last_reader);
+    place.after.push_back(f.last_reader);
     freed_weight_ -= f.weight;
     freed_.pop_front();
   }

@@ -113,9 +113,9 @@ std::string strategy(const std::string& text) { return unit_option("strategy", t
 std::string reshard(const std::string& text) { return unit_option("reshard_after_forward", lower(text)); }
 std::string param_dtype(const std::string& text) { return unit_option("param_dtype", text); }
 std::string reduce_dtype(const std::string& text) { return unit_option("reduce_dtype", text); }
-
 std::string output_dtype(const std::string& text) { return unit_option("output_dtype", text); }
 std::string buffer_dtype(const std::string& text) { return one_of(text, {"fp32", "bf16"}); }
+
 std::string backward_prefetch(const std::string& text) {
   const auto [head, depth] = head_and_rest(text);
   if (text == "none" || text == "post" || text == "pre") return text;
@@ -154,6 +154,17 @@ std::string clip(const std::string& text) {
   return fmt::format("{}", norm);
 }
 
+std::string nccl_ctas(const std::string& text) {
+  if (text == "auto") return text;
+  constexpr std::int64_t kMost = 64;  // of NCCL's channels
+  const auto parts = split(text, '-');
+  const auto first = whole_number(parts.front()), last = whole_number(parts.back());
+  if (parts.size() > 2 || !first || !last || *first < 1 || *last < *first || *last > kMost)
+    fail(text, "auto, MAX or MIN-MAX up to 64, for instance 4-16");
+  return parts.size() == 2 ? std::to_string(*first) + "-" + std::to_string(*last) : std::to_string(*last);
+}
+std::string nccl_buffers(const std::string& text) { return one_of(text, {"plain", "registered"}); }
+
 std::string collectives(const std::string& text) { return one_of(text, {"auto", "local", "gloo", "nccl"}); }
 
 std::string wire(const std::string& text) {
@@ -170,17 +181,6 @@ std::string memory_budget(const std::string& text) {
   return exact_bytes(size);
 }
 
-std::string step_timeout(const std::string& text) {
-  const fsdp::Nanos t = parse_nanos(text);
-  if (t <= 0) fail(text, "a time above 0, for instance 60s");
-  return exact_nanos(t);
-}
-
-std::string word(const std::string& text) {
-  if (text.empty()) fail(text, "a name");
-  return text;
-}
-
 std::string arrival_skew(const std::string& text) {
   if (text == "none") return text;
   std::map<std::int64_t, fsdp::Nanos> ranks;
@@ -193,6 +193,17 @@ std::string arrival_skew(const std::string& text) {
   std::string out;
   for (const auto& [rank, late] : ranks) out += fmt::format("{}{}:{}", out.empty() ? "" : ",", rank, exact_nanos(late));
   return out;
+}
+
+std::string step_timeout(const std::string& text) {
+  const fsdp::Nanos t = parse_nanos(text);
+  if (t <= 0) fail(text, "a time above 0, for instance 60s");
+  return exact_nanos(t);
+}
+
+std::string word(const std::string& text) {
+  if (text.empty()) fail(text, "a name");
+  return text;
 }
 
 }  // namespace harness::checks

@@ -28,11 +28,13 @@ std::string layout(const std::string& text);
 std::string checkpoint(const std::string& text);
 std::string optimizer(const std::string& text);
 std::string clip(const std::string& text);
+std::string nccl_ctas(const std::string& text);
+std::string nccl_buffers(const std::string& text);
 std::string collectives(const std::string& text);
 std::string wire(const std::string& text);
 std::string memory_budget(const std::string& text);
+std::string arrival_skew(const std::string& text);  // ranks in ascending order
 std::string step_timeout(const std::string& text);
 std::string word(const std::string& text);  // any text that is not empty
-std::string arrival_skew(const std::string& text);  // ranks in ascending order
 
 }  // namespace harness::checks

@@ -47,14 +47,16 @@ struct CaseSettings {
   std::string optimizer = "adamw";
   std::string clip = "none";
   std::string collectives = "auto";
+  std::string nccl_ctas = "auto";
+  std::string nccl_buffers = "plain";
   std::string wire = "none";
   std::string memory_budget = "none";
   std::string hardware;
   int ranks_per_node = 0;
   std::string network;
+  std::string arrival_skew = "none";
   std::uint64_t seed = 0;
   int steps = 10;
-  std::string arrival_skew = "none";
   int warmup = 3;
   std::string step_timeout = "60s";
 };
@@ -87,14 +89,14 @@ int seq_of(const CaseSettings& c);
 fsdp::UnitOptions unit_options_of(const CaseSettings& c);
 fsdp::SchedulerOptions scheduler_options_of(const CaseSettings& c);
 Wire wire_of(const CaseSettings& c);
-std::optional<double> clip_of(const CaseSettings& c);
-fsdp::Bytes memory_budget_of(const CaseSettings& c);  // MemoryMeter::kNoBudget for none
 // By how much each named rank comes later to every collective than the others; empty for none.
 std::vector<std::pair<int, fsdp::Nanos>> arrival_skew_of(const CaseSettings& c);
 struct CtaLimits {
   int min = 0, max = 0;  // 0: NCCL's choice
 };
 CtaLimits nccl_ctas_of(const CaseSettings& c);
+std::optional<double> clip_of(const CaseSettings& c);
+fsdp::Bytes memory_budget_of(const CaseSettings& c);  // MemoryMeter::kNoBudget for none
 fsdp::Nanos step_timeout_of(const CaseSettings& c);
 
 // Stable id: model family, wrap, and 12 hex digits of a hash of the canonical settings, e.g.

@@ -10,6 +10,7 @@
 #include "fsdp/plan/shard_layout.h"
 #include "fsdp/plan/wrap_policy.h"
 #include "harness/cost/cost_model.h"
+#include "harness/sweep/cuda_support.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/settings.h"
 #include "harness/sweep/text.h"
@@ -27,9 +28,10 @@ struct Refusal {
   const char* text;
 };
 constexpr Refusal kRefusals[] = {
-    {[](const CaseSettings& c) { return c.device == "cuda"; }, false, true,
-     "[device] this shardscope is built without CUDA, which this version does not have yet; use --device cpu, or "
-     "--device virtual to predict a GPU node"},
+    {[](const CaseSettings& c) { return c.device != "cuda" && c.nccl_ctas != "auto"; }, true, false,
+     "[nccl_ctas] is for device cuda alone; leave it out, or use --device cuda"},
+    {[](const CaseSettings& c) { return c.device != "cuda" && c.nccl_buffers != "plain"; }, true, false,
+     "[nccl_buffers] is for device cuda alone; leave it out, or use --device cuda"},
     {[](const CaseSettings& c) { return c.device != "virtual" && !c.hardware.empty(); }, true, false,
      "[hardware] is for device virtual alone; leave it out, or use --device virtual"},
     {[](const CaseSettings& c) { return c.device != "virtual" && !c.network.empty(); }, true, false,
@@ -81,6 +83,9 @@ void check_each_other(const CaseSettings& c) {
     const CostModel costs = make_cost_model(c.hardware, c.world, c.ranks_per_node, c.network);
     if (c.param_dtype == "bf16") costs.op("linear", {OpKind::kGemm, true, {}, 0});  // refuses what it has no rate for
   }
+  if (c.device == "cuda" && c.collectives != "auto" && c.collectives != "nccl") {
+    throw fsdp::ConfigError(fmt::format("[collectives] device cuda has nccl, not {}; use auto", c.collectives));
+  }
   if (c.collectives == "gloo" && c.device != "cpu") {
     throw fsdp::ConfigError(fmt::format("[collectives] gloo needs device cpu, not {}; use auto", c.device));
   }
@@ -114,6 +119,7 @@ std::string stem(const std::string& path) {
 }  // namespace
 
 void validate(const CaseSettings& c) {
+  if (c.device == "cuda") require_cuda();
   check_support(c, false);
   check_each_other(c);
 }
@@ -149,10 +155,10 @@ fsdp::UnitOptions unit_options_of(const CaseSettings& c) {
   fsdp::apply_unit_option(o, "reshard_after_forward", c.reshard_after_forward);
   fsdp::apply_unit_option(o, "param_dtype", c.param_dtype);
   fsdp::apply_unit_option(o, "reduce_dtype", c.reduce_dtype);
+  fsdp::apply_unit_option(o, "output_dtype", c.output_dtype);
   o.layout = c.layout == "per_parameter" ? fsdp::Layout::kPerParameter : fsdp::Layout::kFlat;
   return o;
 }
-  fsdp::apply_unit_option(o, "output_dtype", c.output_dtype);
 
 fsdp::SchedulerOptions scheduler_options_of(const CaseSettings& c) {
   fsdp::SchedulerOptions o;
@@ -174,6 +180,12 @@ fsdp::SchedulerOptions scheduler_options_of(const CaseSettings& c) {
   o.reduce_scatter_slots = c.reduce_scatter_slots;
   o.own_reduce_scatter_communicator = c.reduce_scatter_communicator == "own";
   return o;
+}
+
+CtaLimits nccl_ctas_of(const CaseSettings& c) {
+  if (c.nccl_ctas == "auto") return {};
+  const auto parts = split(c.nccl_ctas, '-');
+  return {parts.size() == 2 ? std::stoi(parts[0]) : 0, std::stoi(parts.back())};
 }
 
 Wire wire_of(const CaseSettings& c) {
@@ -224,8 +236,8 @@ std::string case_id(const CaseSettings& c) {
     canonical += file_content(wrap.substr(5));
     wrap = "plan_" + stem(wrap.substr(5));
   }
+  if (c.prefetch_order != "recorded") canonical += file_content(c.prefetch_order);
   return fmt::format("{}-{}-{}", id_part(model_name(c.model), 32), id_part(wrap, 24), hex(text_hash(canonical), 12));
 }
 
 }  // namespace harness
-  if (c.prefetch_order != "recorded") canonical += file_content(c.prefetch_order);

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "fsdp/module/counting_allocator.h"
-#include "fsdp/module/torch.h"
 #include "fsdp/module/tensor_device.h"
+#include "fsdp/module/torch.h"
 
 namespace harness {
 

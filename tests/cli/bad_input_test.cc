@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "harness/sweep/cuda_support.h"
 #include "tests/cli/call.h"
 
 namespace {
@@ -110,13 +111,13 @@ TEST(BadInput, WhatIsNoResultDirectory) {
 
 TEST(BadInput, WhatThisMachineCannotDoHasItsRemedyAndItsOwnCode) {
   expect_one_sentence(call({"run", "--device", "cuda"}), 3,
-                      "this shardscope is built without CUDA, which this version does not have yet; use --device cpu",
-                      "cuda");
+                      harness::built_with_cuda() ? "GPU" : "this shardscope is built without CUDA; build it with", "cuda");
   expect_one_sentence(call({"run"}, {{"SHARDSCOPE_RANK", "/nowhere/rank"}}), 3, "/nowhere/rank", "no rank program");
   const std::string dir = cli_test::fresh_directory("cannot");
   std::filesystem::create_directories(dir);
   cli_test::write_file(dir + "/s.yaml", "base: {device: cuda}\n");
-  expect_one_sentence(call({"sweep", dir + "/s.yaml", "-o", dir + "/out"}), 3, "without CUDA", "sweep");
+  expect_one_sentence(call({"sweep", dir + "/s.yaml", "-o", dir + "/out"}), 3,
+                      harness::built_with_cuda() ? "GPU" : "without CUDA", "sweep");
   std::filesystem::remove_all(dir);
 }
 

@@ -8,6 +8,7 @@
 
 #include "fsdp/core/errors.h"
 #include "fsdp/core/memory_meter.h"
+#include "harness/sweep/cuda_support.h"
 
 namespace harness {
 namespace {
@@ -145,9 +146,13 @@ TEST(Settings, WhatThisVersionDoesNotDoIsRefusedWithASentence) {
     return error_of([&] { validate(c); });
   };
   EXPECT_EQ(error_of([] { validate(CaseSettings{}); }), "accepted");
-  EXPECT_EQ(refusal("device", "cuda"),
-            "environment [device] this shardscope is built without CUDA, which this version does not have yet; use "
-            "--device cpu, or --device virtual to predict a GPU node");
+  if (!built_with_cuda()) {
+    EXPECT_EQ(refusal("device", "cuda"),
+              "environment [device] this shardscope is built without CUDA; build it with the preset cuda, or use "
+              "--device cpu, or --device virtual to predict a GPU node");
+  }
+  EXPECT_THAT(refusal("nccl_ctas", "4-16"), HasSubstr("[nccl_ctas] is for device cuda alone"));
+  EXPECT_THAT(refusal("nccl_buffers", "registered"), HasSubstr("[nccl_buffers] is for device cuda alone"));
   for (const auto& [name, text] : std::vector<std::pair<std::string, std::string>>{
            {"hardware", "h100-sxm"}, {"network", "x"}, {"ranks_per_node", "2"}}) {
     EXPECT_THAT(refusal(name, text),

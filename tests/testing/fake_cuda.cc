@@ -151,13 +151,14 @@ class FakeRuntime final : public CudaRuntime {
     e->clock = s->clock;
     return kSuccess;
   }
+  // A question whose answer is "not yet" does not count as a call: how many there are depends on the machine.
   Status event_query(EventHandle event) override {
     const Locked lock(s_.mutex);
-    if (s_.injected(rank_, "cudaEventQuery")) return kFailed;
     const auto e = s_.event(event, "cudaEventQuery");
     if (e == nullptr) return kFailed;
     s_.pump();
     if (e->reached < e->recordings) return kNotReady;
+    if (s_.injected(rank_, "cudaEventQuery")) return kFailed;
     join(s_.host[static_cast<std::size_t>(rank_)], e->clock);
     return kSuccess;
   }
@@ -204,6 +205,10 @@ class FakeRuntime final : public CudaRuntime {
     });
   }
   Status paced_copy(const PacedCopy& w, Stream stream) override {
+    {
+      const Locked lock(s_.mutex);
+      s_.paced.push_back(w);
+    }
     return kernel("paced copy kernel", stream, {{w.from, w.bytes}}, {{w.to, w.bytes * w.copies}}, [w] {
       for (int k = 0; k < w.copies; ++k) {
         std::memmove(static_cast<std::byte*>(w.to) + k * w.bytes, w.from, static_cast<std::size_t>(w.bytes));
@@ -338,6 +343,10 @@ void FakeCuda::enqueue(int rank, CudaRuntime::Stream stream, const std::string& 
 void FakeCuda::run() {
   const std::lock_guard lock(s_->mutex);
   s_->pump();
+}
+std::vector<CudaRuntime::PacedCopy> FakeCuda::paced_copies() const {
+  const std::lock_guard lock(s_->mutex);
+  return s_->paced;
 }
 std::vector<NcclLibrary::Config> FakeCuda::configs() const {
   const std::lock_guard lock(s_->mutex);

@@ -38,7 +38,7 @@ class FakeCuda {
   };
   Live live() const;
 
-  // The call with this number (of this rank, from 0) fails. calls() counts; the name of the one that failed.
+  // The call with this number (of this rank, from 0) fails. calls() counts all but questions answered with "not yet".
   void fail_call(int rank, int number);
   int calls(int rank) const;
   std::string failed_call() const;
@@ -60,6 +60,7 @@ class FakeCuda {
                const std::vector<Range>& writes, std::function<void()> work = {});
   // Everything that can happen, happens.
   void run();
+  std::vector<CudaRuntime::PacedCopy> paced_copies() const;  // asked for so far
   std::vector<NcclLibrary::Config> configs() const;  // of the communicators made, in order of creation by rank 0
 
   struct State;  // fake_cuda_state.h

@@ -124,6 +124,7 @@ struct FakeCuda::State {
   };
   std::map<void*, Registration> registrations;  // a communicator takes its own along
   std::vector<NcclLibrary::Config> configs;
+  std::vector<CudaRuntime::PacedCopy> paced;
   std::vector<Clock> host;
   std::vector<int> calls, fail;
   std::vector<std::string> faults;

@@ -76,10 +76,10 @@ class FakeNccl final : public NcclLibrary {
   }
   Status comm_async_error(Comm comm, Status* state) override {
     const Locked lock(s_.mutex);
-    if (s_.injected(rank_, "ncclCommGetAsyncError")) return kFailed;
     const auto c = s_.comm(comm, "ncclCommGetAsyncError");
     if (c == nullptr) return kFailed;
     *state = ready(*c) ? kSuccess : kInProgress;
+    if (*state == kSuccess && s_.injected(rank_, "ncclCommGetAsyncError")) return kFailed;
     return kSuccess;
   }
   Status comm_finalize(Comm comm) override {

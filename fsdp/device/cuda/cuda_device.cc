@@ -50,7 +50,11 @@ class Patience {
 }  // namespace
 
 CudaDevice::CudaDevice(CudaRuntime& runtime, const Options& options)
-    : runtime_(runtime), options_(options), ring_(kRing), spans_(runtime, options.rank, options.compute) {
+    : runtime_(runtime),
+      options_(options),
+      ring_(kRing),
+      spans_(runtime, options.rank, options.compute),
+      ranges_(options.ranges) {
   for (const Lane lane : {Lane::kAllGather, Lane::kReduceScatter, Lane::kAllReduce}) {
     streams_[static_cast<std::size_t>(lane)] = std::make_unique<CudaStream>(runtime, CudaRuntime::Priority::kHigh);
   }
@@ -124,20 +128,24 @@ void CudaDevice::block(const CudaEvent& event, const WorkTag& awaited) {
 }
 
 void CudaDevice::compute_context(WorkTag tag) {
+  ranges_.context(tag);
   lane_at(Lane::kCompute).last = tag;
   if (spans_.on()) spans_.set_context(tag, now());
 }
 
 void CudaDevice::host_context() {
+  ranges_.clear_context();
   if (spans_.on()) spans_.clear_context(now());
 }
 
 void CudaDevice::begin_step(int step) {
+  ranges_.begin_step(step);
   if (spans_.on()) spans_.begin_step(step, now());
 }
 
 void CudaDevice::end_step() {
   if (spans_.on()) spans_.end_step(now());
+  ranges_.end_step();
 }
 
 void CudaDevice::set_recording(bool on) {
@@ -159,6 +167,7 @@ void CudaDevice::submit(Lane lane, const WorkTag& tag, const std::function<void(
   LaneState& state = lane_at(lane);
   state.last = tag;
   if (poisoned()) return;
+  const ScopedRange range(ranges_.sink(), tag, ranges_.step());
   try {
     if (spans_.on()) state.last_span = spans_.begin(lane, tag, stream(lane), now());
     issue(stream(lane));

@@ -15,6 +15,7 @@
 #include "fsdp/device/cuda/cuda_api.h"
 #include "fsdp/device/cuda/cuda_spans.h"
 #include "fsdp/device/device.h"
+#include "fsdp/device/ranges.h"
 
 namespace fsdp {
 
@@ -24,6 +25,7 @@ class CudaDevice final : public Device {
     int rank = 0;
     Nanos timeout = 60'000'000'000;         // of every wait of the host
     CudaRuntime::Stream compute = nullptr;  // where the model's kernels go
+    RangeSink* ranges = nullptr;            // told of steps, contexts and what is issued to lanes; outlives the device
   };
   // Who knows more about what the host waits for: the collectives.
   class Watcher {
@@ -97,6 +99,7 @@ class CudaDevice final : public Device {
   std::exception_ptr error_;
   Watcher* watcher_ = nullptr;
   CudaSpans spans_;
+  HostRanges ranges_;
 };
 
 }  // namespace fsdp

@@ -1,0 +1,55 @@
+// The host world's backend: threads as lanes, shared memory or Gloo as transport.
+#include "fsdp/comm/host_collectives.h"
+#include "fsdp/device/host/host_device.h"
+#include "fsdp/plan/shard_layout.h"
+#include "harness/trial/rank_backend.h"
+#include "harness/trial/rank_transports.h"
+
+namespace harness {
+namespace {
+
+fsdp::HostTransports make_transports(const RankJob& job, const fsdp::UnitPlan& plan, TransportMaker& maker) {
+  const fsdp::PlanGroups groups = fsdp::groups_of(plan, job.world);
+  fsdp::HostTransports t;
+  t.shard = maker.make_groups("shard", groups.shard);
+  if (own_reduce_scatter(job.settings)) t.reduce_scatter = maker.make_groups("reduce_scatter", groups.shard);
+  if (groups.shard < job.world) {
+    t.replica = maker.make_across("replica", groups.shard);
+    t.world = maker.make_groups("world", job.world);
+  }
+  if (groups.regather > 0) t.regather = maker.make_groups("regather", groups.regather);
+  return t;
+}
+
+fsdp::HostDevice::Options device_options(const RankJob& job, fsdp::RangeSink* ranges) {
+  return {job.rank, step_timeout_of(job.settings) + kDeviceSlack, !own_reduce_scatter(job.settings), ranges};
+}
+
+class HostBackend final : public RankBackend {
+ public:
+  HostBackend(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges)
+      : rendezvous_(job.master_port != 0),
+        device_(device_options(job, ranges)),
+        maker_(job, step_timeout_of(job.settings)),
+        collectives_(device_, make_transports(job, plan, maker_)) {}
+  fsdp::Device& device() override { return device_; }
+  fsdp::Collectives& collectives() override { return collectives_; }
+  void complete(RankResult& result) override { result.environment["collectives"] = rendezvous_ ? "gloo" : "local"; }
+  void cancel() noexcept override { device_.cancel(); }
+  void abort(const std::string& reason) noexcept override { collectives_.abort(reason); }
+
+ private:
+  const bool rendezvous_;
+  fsdp::HostDevice device_;
+  TransportMaker maker_;
+  fsdp::HostCollectives collectives_;
+};
+
+}  // namespace
+
+std::unique_ptr<RankBackend> make_host_backend(const RankJob& job, const fsdp::UnitPlan& plan,
+                                               fsdp::RangeSink* ranges) {
+  return std::make_unique<HostBackend>(job, plan, ranges);
+}
+
+}  // namespace harness

@@ -1,0 +1,41 @@
+// Transports between the ranks of a job, one after the other; all ranks make theirs in the same order.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fsdp/comm/host_collectives.h"
+#include "fsdp/comm/local_memory.h"
+#include "fsdp/comm/rendezvous.h"
+#include "fsdp/comm/transport.h"
+#include "harness/trial/messages.h"
+
+namespace harness {
+
+// The transports know more about what they wait for than the device: they speak first.
+inline constexpr fsdp::Nanos kDeviceSlack = 2'000'000'000;
+
+inline bool own_reduce_scatter(const CaseSettings& c) { return c.reduce_scatter_communicator == "own"; }
+
+class TransportMaker {
+ public:
+  // Meets rank 0 if the ranks meet at a rendezvous. `timeout`: of every wait of the transports.
+  TransportMaker(const RankJob& job, fsdp::Nanos timeout);
+
+  // The communicator of `members`, one of which is this rank. `index` of `groups` disjoint ones that are made at once.
+  std::unique_ptr<fsdp::Transport> make(const std::string& name, std::vector<int> members, int index, int groups);
+  // Of `ranks` consecutive ranks each.
+  std::unique_ptr<fsdp::Transport> make_groups(const std::string& name, int ranks);
+  // Across groups of `ranks` consecutive ranks.
+  std::unique_ptr<fsdp::Transport> make_across(const std::string& name, int ranks);
+
+ private:
+  const RankJob& job_;
+  const fsdp::Nanos timeout_;
+  const Wire wire_;
+  std::unique_ptr<fsdp::Rendezvous> rendezvous_;  // outlives the transports made with it
+  std::shared_ptr<fsdp::SharedMemory> memory_;
+  int channel_ = 0;
+};
+
+}  // namespace harness

@@ -1,0 +1,246 @@
+#include "fsdp/comm/nccl_collectives.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+#include <thread>
+
+#include "fsdp/comm/local_transport.h"
+#include "fsdp/core/errors.h"
+#include "tests/comm/transport_suite.h"
+#include "tests/testing/fake_cuda.h"
+
+namespace fsdp {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeCuda;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::require;
+using ::testing::ThrowsMessage;
+
+struct Rank {
+  FakeCuda& fake;
+  int rank;
+  CudaDevice& device;
+  NcclCollectives& comm;
+};
+
+std::vector<std::string> run(FakeCuda& fake, int world, const NcclOptions& options,
+                             const std::function<void(Rank)>& rank_main) {
+  const auto board = make_thread_board(world);
+  std::vector<std::string> texts(static_cast<std::size_t>(world));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < world; ++r) {
+    threads.emplace_back([&, r] {
+      try {
+        CudaDevice device(fake.runtime(r), {.rank = r, .timeout = options.timeout});
+        NcclCollectives comm(device, fake.nccl(r), make_local_transport(board, r, 2 * options.timeout), options);
+        rank_main({fake, r, device, comm});
+      } catch (const std::exception& e) {
+        texts[static_cast<std::size_t>(r)] = "rank " + std::to_string(r) + ": " + e.what();
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  std::erase(texts, "");
+  return texts;
+}
+
+// Numbers on the device, gone with the scope; after an error when lanes are idle.
+class Floats {
+ public:
+  Floats(Rank& r, Count n, float value) : r_(r), n_(n), p_(static_cast<float*>(r.comm.allocate(n * 4))) {
+    std::fill_n(p_, n, value);
+  }
+  ~Floats() {
+    if (std::uncaught_exceptions() > before_) r_.comm.cancel();
+    r_.comm.release(p_);
+  }
+  Floats(const Floats&) = delete;
+  Floats& operator=(const Floats&) = delete;
+  float* data() { return p_; }
+  float operator[](Count i) const { return p_[i]; }
+
+ private:
+  Rank& r_;
+  const Count n_;
+  const int before_ = std::uncaught_exceptions();
+  float* const p_;
+};
+
+void finish(Rank& r, Lane lane) { r.device.synchronize(r.device.record(lane)); }
+
+CollectiveCall call_of(CollectiveKind kind, Communicator c, float* in, float* out, Count n) {
+  CollectiveCall call;
+  call.kind = kind, call.communicator = c, call.unit = 4, call.in = in, call.out = out, call.count = n;
+  return call;
+}
+
+TEST(NcclCollectives, HybridGroupsAreSplitFromTheWorldAndNamedByRole) {
+  FakeCuda fake(4);
+  const NcclOptions options{
+      .shard_ranks = 2, .regather_ranks = 2, .own_reduce_scatter = true, .min_ctas = 4, .max_ctas = 16};
+  EXPECT_THAT(
+      run(fake, 4, options,
+          [](Rank r) {
+            require(r.comm.group_size(Communicator::kShard) == 2, "shard groups of two");
+            require(r.comm.group_size(Communicator::kReplica) == 2, "two of them");
+            require(r.comm.group_size(Communicator::kWorld) == 4, "four in all");
+            require(r.comm.group_size(Communicator::kRegather) == 2, "regathered over two");
+            const auto rank = static_cast<float>(r.rank);
+            Floats in(r, 8, rank), full(r, 16, -1), sum(r, 8, rank), whole(r, 8, rank);
+            r.comm.enqueue(Lane::kAllGather,
+                           call_of(CollectiveKind::kAllGather, Communicator::kShard, in.data(), full.data(), 8));
+            r.comm.enqueue(Lane::kAllReduce,
+                           call_of(CollectiveKind::kAllReduce, Communicator::kReplica, sum.data(), sum.data(), 8));
+            r.comm.enqueue(Lane::kAllReduce,
+                           call_of(CollectiveKind::kAllReduce, Communicator::kWorld, whole.data(), whole.data(), 8));
+            finish(r, Lane::kAllGather), finish(r, Lane::kAllReduce);
+            const float first = r.rank < 2 ? 0 : 2;
+            require(full[0] == first && full[15] == first + 1, "consecutive ranks share");
+            require(sum[7] == (r.rank % 2 == 0 ? 2.0f : 4.0f), "across groups: 0 and 2, 1 and 3");
+            require(whole[3] == 6, "all");
+            Floats part(r, 8, 0);
+            r.comm.enqueue(Lane::kReduceScatter, call_of(CollectiveKind::kReduceScatter, Communicator::kReduceScatter,
+                                                         full.data(), part.data(), 8));
+            finish(r, Lane::kReduceScatter);
+            require(part[0] == 2 * (first + static_cast<float>(r.rank % 2)), "its own part of both");
+            const auto everybody = r.comm.exchange(static_cast<std::uint64_t>(r.rank));
+            for (std::size_t i = 0; i < 4; ++i) require(everybody[i] == i, "world order");
+          }),
+      IsEmpty());
+  std::vector<std::string> names;
+  for (const auto& c : fake.configs()) {
+    names.push_back(c.name);
+    EXPECT_EQ(c.min_ctas, 4);
+    EXPECT_EQ(c.max_ctas, 16);
+  }
+  EXPECT_THAT(names, ElementsAre("shardscope.world", "shardscope.shard", "shardscope.replica",
+                                 "shardscope.reduce_scatter", "shardscope.regather"));
+  EXPECT_THAT(fake.faults(), IsEmpty());
+  EXPECT_EQ(fake.live(), FakeCuda::Live{});
+}
+
+TEST(NcclCollectives, AnOlderLibraryThanTheBuildsIsRefusedWithTheRemedy) {
+  FakeCuda fake(1);
+  fake.set_nccl_version(22705);
+  EXPECT_THAT(
+      [&] { check_nccl_version(fake.nccl(0)); },
+      ThrowsMessage<EnvironmentError>(HasSubstr("NCCL 2.27.5 is loaded, the build needs 2.28.9 or newer; put")));
+  for (const int version : {22809, 22800, 23001}) {
+    fake.set_nccl_version(version);
+    EXPECT_NO_THROW(check_nccl_version(fake.nccl(0)));
+  }
+}
+
+TEST(NcclCollectives, ARankThatIsMissingAtTheStartIsATimeoutForTheOthers) {
+  FakeCuda fake(2);
+  const auto board = make_thread_board(2);
+  constexpr Nanos kShort = 50'000'000;
+  CudaDevice device(fake.runtime(0), {.timeout = kShort});
+  EXPECT_THAT(
+      [&] { NcclCollectives(device, fake.nccl(0), make_local_transport(board, 0, kShort), {.timeout = kShort}); },
+      ThrowsMessage<TimeoutError>(HasSubstr("rank 1 has not arrived")));
+}
+
+// Everything that a step does, with recording: each call of both libraries comes at least once. Says how many calls
+// there were when only clean-up was left.
+void step(Rank r, int& calls) {
+  r.device.set_recording(true);
+  r.device.begin_step(0);
+  const int world = r.comm.world();
+  Floats shard(r, 8, 1), sum(r, 8, 0), both(r, 8, 1);
+  Floats reduce(r, 8 * world, 1);
+  void* const full = r.comm.take(32 * world, Lane::kAllGather);
+  const int before = std::uncaught_exceptions();
+  struct Give {
+    Rank& r;
+    void* p;
+    int before;
+    ~Give() {
+      if (std::uncaught_exceptions() > before) r.comm.cancel();
+      r.comm.give(p);
+    }
+  } give{r, full, before};
+  r.comm.enqueue(Lane::kAllGather,
+                 call_of(CollectiveKind::kAllGather, Communicator::kShard, shard.data(), static_cast<float*>(full), 8));
+  r.device.wait(Lane::kCompute, r.device.record(Lane::kAllGather));
+  r.device.compute_context({SpanKind::kCompute, 4, Pass::kForward, 0});
+  r.fake.enqueue(r.rank, r.device.stream(Lane::kCompute), "compute", {{full, 32 * world}},
+                 {{reduce.data(), 32 * world}});
+  r.device.host_context();
+  r.device.wait(Lane::kReduceScatter, r.device.record(Lane::kCompute));
+  CollectiveCall call =
+      call_of(CollectiveKind::kReduceScatter, Communicator::kReduceScatter, reduce.data(), sum.data(), 8);
+  call.accumulate = true;  // through scratch and a kernel
+  r.comm.enqueue(Lane::kReduceScatter, call);
+  r.device.wait(Lane::kCompute, r.device.record(Lane::kReduceScatter), SpanKind::kMemoryWait);
+  r.device.wait(Lane::kAllReduce, r.device.record(Lane::kCompute));
+  r.comm.enqueue(Lane::kAllReduce,
+                 call_of(CollectiveKind::kAllReduce, Communicator::kWorld, both.data(), both.data(), 8));
+  r.comm.enqueue(Lane::kAllReduce,
+                 call_of(CollectiveKind::kBroadcast, Communicator::kWorld, both.data(), both.data(), 8));
+  r.device.wait(Lane::kCompute, r.device.record(Lane::kAllReduce));
+  r.device.end_step();
+  r.comm.exchange(1);
+  require(r.device.take_spans().size() >= 6, "spans");
+  calls = r.fake.calls(r.rank);
+}
+
+class Failing : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Failing, EachCallFailsOnceAndTheErrorNamesItAndNothingIsLeft) {
+  const bool registered = GetParam();
+  for (const int world : {1, 2}) {
+    std::set<std::string> failed;
+    for (int number = 0;; ++number) {
+      FakeCuda fake(world);
+      fake.fail_call(0, number);
+      int calls_of_body = -1;
+      const NcclOptions options{.own_reduce_scatter = true,
+                                .registered_buffers = registered,
+                                .timeout = world == 1 ? testing::kLongTimeout : 60'000'000};
+      const auto texts = run(fake, world, options, [&](Rank r) {
+        int calls = 0;
+        step(r, calls);
+        if (r.rank == 0) calls_of_body = calls;
+      });
+      const std::string name = fake.failed_call();
+      const std::string where = "call " + std::to_string(number) + " of " + std::to_string(world) + " ranks: " + name;
+      EXPECT_EQ(fake.live(), FakeCuda::Live{}) << where;
+      EXPECT_THAT(fake.faults(), IsEmpty()) << where;
+      if (name.empty()) {
+        EXPECT_THAT(texts, IsEmpty());
+        break;
+      }
+      failed.insert(name);
+      if (calls_of_body >= 0 && number >= calls_of_body) continue;  // clean-up has nobody to tell
+      const bool clean_up = name == "cudaEventDestroy" || name == "cudaStreamDestroy" || name == "cudaFree" ||
+                            name == "ncclMemFree" || name == "ncclCommDeregister";
+      if (clean_up) continue;
+      if (name == "ncclMemAlloc" && texts.empty())
+        continue;  // memory was short: what lay idle went, and then there was some
+      ASSERT_FALSE(texts.empty()) << where;
+      EXPECT_THAT(texts.front(), HasSubstr(name)) << where;
+    }
+    for (const char* call :
+         {"cudaStreamCreateWithPriority", "cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventQuery",
+          "cudaStreamWaitEvent", "cudaEventElapsedTime", "sum kernel", "ncclGetVersion", "ncclGetUniqueId",
+          "ncclCommInitRankConfig", "ncclCommSplit", "ncclCommGetAsyncError", "ncclAllGather", "ncclReduceScatter",
+          "ncclAllReduce", "ncclBroadcast", "ncclCommFinalize", "ncclCommDestroy", "cudaFree"}) {
+      EXPECT_TRUE(failed.contains(call)) << call;
+    }
+    EXPECT_EQ(failed.contains("ncclCommRegister"), registered);
+    EXPECT_EQ(failed.contains("ncclMemAlloc"), registered);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(NcclCollectives, Failing, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Registered" : "Plain"; });
+
+}  // namespace
+}  // namespace fsdp
