@@ -86,7 +86,7 @@ AnnotationMeaning own(std::string_view t) {
   if (phase == "all_gather") m.phase = Phase::kAllGather;
   if (phase == "reduce_scatter" || phase == "all_reduce") m.phase = Phase::kReduce;
   if (phase == "compute") m.phase = Phase::kCompute;
-  if (phase == "copy_in" || phase == "copy_out" || phase == "cast") m.phase = Phase::kCopy;
+  if (phase == "copy" || phase == "copy_in" || phase == "copy_out" || phase == "cast") m.phase = Phase::kCopy;
   if (phase == "optimizer" || phase == "clip") m.kind = AnnotationKind::kOptimizer;
   return m;
 }

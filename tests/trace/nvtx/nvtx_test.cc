@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -9,6 +10,7 @@
 
 #include "fsdp/core/clock.h"
 #include "fsdp/device/ranges.h"
+#include "harness/analysis/annotations.h"
 #include "harness/trace/nvtx_names.h"
 #include "harness/trace/nvtx_ranges.h"
 #include "tests/trace/nvtx/nvtx_log.h"
@@ -27,6 +29,27 @@ TEST(RangeName, HoldsUnitPassAndPhase) {
   EXPECT_EQ(range_name({SpanKind::kAllReduce, fsdp::kNoUnit, Pass::kOptimizer, 8}), "model.opt.all_reduce");
   EXPECT_EQ(range_name({SpanKind::kOptimizer, fsdp::kNoUnit, Pass::kOptimizer, 0}), "Optimizer.step");
   EXPECT_EQ(range_name({SpanKind::kStep, fsdp::kNoUnit, Pass::kNone, 0}), "step");
+}
+
+// Nsight's export is read back by these names.
+TEST(RangeName, IsUnderstoodByTheReadersOfTraces) {
+  const std::array phases = {std::pair(SpanKind::kCompute, Phase::kCompute), std::pair(SpanKind::kCopy, Phase::kCopy),
+                             std::pair(SpanKind::kAllGather, Phase::kAllGather),
+                             std::pair(SpanKind::kReduceScatter, Phase::kReduce),
+                             std::pair(SpanKind::kAllReduce, Phase::kReduce)};
+  for (const auto& [kind, phase] : phases) {
+    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+      const std::string name = range_name({kind, 12, pass, 0});
+      const AnnotationMeaning m = meaning_of(name);
+      EXPECT_EQ(m.kind, AnnotationKind::kOwn) << name;
+      EXPECT_EQ(m.phase, phase) << name;
+      EXPECT_EQ(m.pass, pass) << name;
+      EXPECT_EQ(m.unit, "unit12") << name;
+    }
+  }
+  EXPECT_EQ(meaning_of("step").kind, AnnotationKind::kStep);
+  EXPECT_EQ(meaning_of(range_name({SpanKind::kOptimizer, fsdp::kNoUnit, Pass::kOptimizer, 0})).kind,
+            AnnotationKind::kOptimizer);
 }
 
 TEST(RangeName, CategoriesOfPhasesDiffer) {
