@@ -26,8 +26,8 @@ bool required_field(const std::string& name) {
   return std::find(kRequired.begin(), kRequired.end(), name) != kRequired.end();
 }
 bool informational_field(const std::string& name) {
-  static constexpr std::array<std::string_view, 9> kInformational = {
-      "host", "command", "boundary_check", "directory", "pid", "memory_bytes", "temperature", "load", "started"};
+  static constexpr std::array<std::string_view, 10> kInformational = {
+      "host", "hosts", "command", "boundary", "directory", "pid", "memory_bytes", "temperature", "load", "started"};
   return std::any_of(kInformational.begin(), kInformational.end(),
                      [&](std::string_view i) { return name == i || name.rfind(std::string(i) + "_", 0) == 0; }) ||
          name.rfind("machine.", 0) == 0;

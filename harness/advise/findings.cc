@@ -106,6 +106,16 @@ Finding boundary_finding(const CaseLine& line, const CaseRecord& fits, const Cas
   return f;
 }
 
+// Scores the prediction that the search began at.
+void tell_prediction(const CaseRecord& fits, const std::string& axis, Finding& f) {
+  const auto predicted = fits.environment.find("boundary_predicted");
+  if (predicted == fits.environment.end()) return;
+  const bool right = predicted->second == value_of(fits.axes, axis);
+  f.text += right ? "; the virtual world had predicted that"
+                  : fmt::format("; the virtual world had predicted {}", predicted->second);
+  f.numbers.emplace_back("predicted_right", right);
+}
+
 // Scores the rule that skipped cases: those that were run after all.
 void tell_checks(const CaseLine& line, Finding& f) {
   int checks = 0, right = 0, skipped = 0;
@@ -147,6 +157,7 @@ void add_boundaries(const CaseLine& line, std::vector<Finding>& out) {
     if (!edge) return;
     if (!edge->last_fit || edge->violated) continue;
     out.push_back(boundary_finding(*l, *l->cases[*edge->last_fit], *l->cases[*edge->first_oom]));
+    tell_prediction(*l->cases[*edge->last_fit], line.axis, out.back());
     return tell_checks(line, out.back());
   }
   const bool some_fit =

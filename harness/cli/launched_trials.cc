@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 #include "harness/cli/result_files.h"
 #include "harness/store/store.h"
 #include "harness/sweep/quantities.h"
+#include "harness/sweep/text.h"
 
 extern char** environ;
 
@@ -26,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr fsdp::Nanos kPoll = 20'000'000, kStartUp = 60'000'000'000, kGrace = 10'000'000'000;
 
-std::string quoted(const std::string& text) {
+std::string yaml_quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("''") : std::string(1, c);
   return out + "'";
@@ -93,14 +95,30 @@ CaseRecord failed(Status status, const std::string& reason) {
   return r;
 }
 
+// The last line of a log; of this program rather than of the launcher, which only says that it failed.
 std::string last_words(const std::string& log) {
-  std::string text = read_small_file(log, std::size_t{1} << 24, "a log");
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  const auto line = text.rfind('\n');
-  return text.substr(line == std::string::npos ? 0 : line + 1).substr(0, 300);
+  std::string last, ours;
+  for (const std::string& line : split(read_small_file(log, std::size_t{1} << 24, "a log"), '\n')) {
+    if (!line.empty()) last = line;
+    if (const auto at = line.find("shardscope: "); at != std::string::npos) ours = line.substr(at);
+  }
+  return (ours.empty() ? last : ours).substr(0, 300);
 }
 
-CaseRecord run_step(const Launcher& launcher, const std::string& directory, const CaseSettings& c,
+// One process that starts the ranks, or one for each rank; all of a node's cores between them: the default of one core
+// for a process would be shared by all of its ranks.
+LaunchRequest request_of(const CaseSettings& c, int nodes, std::vector<std::string> command) {
+  LaunchRequest r{1, 1, 0, case_id(c), std::move(command)};
+  if (nodes > 1 && c.world > 1 && c.device != "virtual") {
+    r.world = c.world;
+    r.ranks_per_node = (c.world + nodes - 1) / nodes;
+  }
+  const char* cpus = std::getenv("SLURM_CPUS_ON_NODE");
+  if (cpus != nullptr) r.cpus_per_rank = std::max(1, std::atoi(cpus) / r.ranks_per_node);
+  return r;
+}
+
+CaseRecord run_step(const Launcher& launcher, const std::string& directory, int nodes, const CaseSettings& c,
                     const CasePlan& plan) {
   const std::string id = case_id(c);
   const fs::path step = fs::path(directory) / "steps" / id, log = fs::path(plan.log_dir) / "step.log";
@@ -108,9 +126,7 @@ CaseRecord run_step(const Launcher& launcher, const std::string& directory, cons
   fs::create_directories(step);
   const std::string spec = (step / "case.yaml").string(), out = (step / "out").string();
   write_file(spec, one_case_spec(c, plan));
-  // All of the node's cores: the step starts the ranks itself, and a default of one core would be shared by all.
-  const char* cpus = std::getenv("SLURM_CPUS_ON_NODE");
-  const LaunchRequest request{1, 1, cpus ? std::atoi(cpus) : 0, id, {this_program(), "sweep", spec, "-o", out}};
+  const LaunchRequest request = request_of(c, nodes, {this_program(), "sweep", spec, "-o", out});
   const pid_t pid = start(launch_command(launcher, request), log.string());
   const Ended ended = wait_for(pid, (plan.timeout > 0 ? plan.timeout : kStartUp * 60) + kStartUp, plan.stop);
   if (ended.stopped) return failed(Status::kSkipped, "interrupted");
@@ -136,7 +152,7 @@ std::string one_case_spec(const CaseSettings& settings, const CasePlan& plan) {
   std::string spec = "name: step\nbase:\n";
   const CaseSettings defaults;
   for (const auto& [name, value] : all_settings(settings))
-    if (value != setting_text(defaults, name)) spec += fmt::format("  {}: {}\n", name, quoted(value));
+    if (value != setting_text(defaults, name)) spec += fmt::format("  {}: {}\n", name, yaml_quoted(value));
   if (spec.back() == '\n' && spec.rfind("base:\n") == spec.size() - 6)
     spec += "  world: " + std::to_string(settings.world) + "\n";
   spec += fmt::format("repeat: {{min: {}, max: {}, relative_ci: '{}%', time: {}}}\n", plan.repeat.min, plan.repeat.max,
@@ -146,10 +162,10 @@ std::string one_case_spec(const CaseSettings& settings, const CasePlan& plan) {
   return spec;
 }
 
-RunCase launched_trials(const Launcher& launcher, const std::string& directory) {
+RunCase launched_trials(const Launcher& launcher, const std::string& directory, int nodes) {
   const std::string absolute = fs::absolute(directory).string();
-  return [launcher, absolute](const CaseSettings& c, const CasePlan& plan) {
-    return run_step(launcher, absolute, c, plan);
+  return [launcher, absolute, nodes](const CaseSettings& c, const CasePlan& plan) {
+    return run_step(launcher, absolute, nodes, c, plan);
   };
 }
 

@@ -19,10 +19,13 @@ namespace {
 int exit_code = kDone;
 std::string words;
 
+// One line, but for what ranks say of each other: that ends in a table (harness/trial/launchers.h).
 int complain(int code, const std::string& text) {
   std::string line = text;
+  const bool table = text.starts_with("[launch]");
+  while (table && line.ends_with('\n')) line.pop_back();
   for (char& c : line) {
-    if (c == '\n' || c == '\r') c = ' ';
+    if (!table && (c == '\n' || c == '\r')) c = ' ';
   }
   std::cerr << "shardscope: " << line << std::endl;
   return code;

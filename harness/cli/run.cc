@@ -22,16 +22,18 @@ struct RunFlags {
 };
 
 void run(const RunFlags& flags) {
-  const CaseSettings settings = flags.settings.settings();
-  refuse_foreign_launcher();
+  CaseSettings settings = flags.settings.settings();
+  const auto place = launched_place();
+  if (place && !flags.settings.given("world")) settings.world = place->world;
   check_case(settings);
+  if (place && place->rank != 0) return follow(*place, settings, flags.log_dir, catch_interrupts());
   CasePlan plan;
   plan.repeat.min = plan.repeat.max = flags.repetitions;
   plan.repeat.time = kRunTimeout;
   plan.timeout = kRunTimeout;
   plan.log_dir = flags.log_dir;
   plan.stop = &catch_interrupts();
-  CaseRecord r = real_trials()(settings, plan);
+  CaseRecord r = (place ? joined_trials(*place) : real_trials())(settings, plan);
   for (const std::string& w : setting_warnings(settings)) {
     if (std::find(r.warnings.begin(), r.warnings.end(), w) == r.warnings.end()) r.warnings.push_back(w);
   }
@@ -74,11 +76,14 @@ void add_run(CLI::App& app) {
   command->footer(
       "A run is: fresh rank processes, `warmup` steps, untraced repetitions (their time is the step time), one traced\n"
       "repetition (its partition is the cause). Ends with 0 when the case was ok or near_oom, with 1 when it was "
-      "not.\n\n"
+      "not.\n"
+      "Started by torchrun, srun or mpirun it is one rank: rank 0 leads and prints, --world is the launcher's "
+      "number.\n\n"
       "Examples:\n"
       "  shardscope run\n"
       "  shardscope run --set layers=8,dim=256 --wire 200us,2GB/s --wrap blocks:2 --backward-prefetch none\n"
       "  shardscope run --memory-budget 100MiB --wrap root          # what runs out of memory, and why\n"
+      "  mpirun -np 2 --bind-to none shardscope run --wrap blocks:2     # a process for each rank\n"
       "  shardscope run --repetitions 10 --trace step.json.gz --json > case.json");
   command->callback([flags] { run(*flags); });
 }

@@ -33,6 +33,11 @@ void SettingFlags::add_to(CLI::App& command) {
   }
 }
 
+bool SettingFlags::given(const std::string& setting) const {
+  const auto found = given_.find(setting);
+  return found != given_.end() && !found->second.empty();
+}
+
 CaseSettings SettingFlags::settings() const {
   CaseSettings c;
   for (const SettingInfo& info : setting_table()) {

@@ -17,6 +17,7 @@ class SettingFlags {
   void add_to(CLI::App& command);
   // What was given, on top of the defaults. Throws fsdp::ConfigError.
   CaseSettings settings() const;
+  bool given(const std::string& setting) const;
 
  private:
   std::map<std::string, std::string> given_;  // by setting name; empty: not given

@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 
 struct SweepFlags {
   std::string spec, directory, launcher = "local";
+  int nodes = 1;
   bool dry_run = false, strict = false, extend = false;
 };
 
@@ -57,20 +58,37 @@ void keep_trace(const std::string& directory, const CaseRecord& r) {
   write_trace((traces / (r.id + ".json.gz")).string(), r);
 }
 
+// The case of a job step whose ranks the launcher has started (launched_trials.h).
+SweepCase only_case(const SweepSpec& spec, const RankPlace& place) {
+  const std::vector<SweepCase> cases = all_cases(spec);
+  if (cases.size() != 1 || spec.interleave)
+    throw fsdp::ConfigError(fmt::format(
+        "[launch] {} has started {} ranks of a sweep of {} cases; start shardscope sweep alone, it starts fresh ranks "
+        "for each case itself, on several nodes with --launcher and --nodes",
+        place.contract, place.world, cases.size()));
+  return cases.front();
+}
+
 void sweep(const SweepFlags& flags) {
   const Launcher launcher = parse_launcher(flags.launcher);
   const SweepSpec spec = read_spec(flags.spec);
   if (flags.dry_run) return dry_run(spec);
   if (flags.directory.empty())
     throw fsdp::ConfigError("[-o] is missing; give a directory for the results, for instance -o out/first");
-  refuse_foreign_launcher();
+  const auto place = launched_place();
+  const std::atomic<bool>& stop = catch_interrupts();
+  if (place) {
+    const SweepCase c = only_case(spec, *place);
+    if (place->rank != 0) return follow(*place, c.settings, case_log_dir(flags.directory, c.id), stop);
+  }
   SweepOptions options;
   options.directory = flags.directory;
   options.extend = flags.extend;
   options.command = command_words();
   options.environment = host_environment();
-  options.stop = &catch_interrupts();
+  options.stop = &stop;
   options.predictions_at_once = most_virtual_workers();
+  if (spec.boundary) options.fits = [&stop](const CaseSettings& c) { return predicted_to_fit(c, &stop); };
   ProgressLine line;
   SweepHooks hooks;
   hooks.before_case = [&](const SweepProgress& p, const SweepCase& c) { line.begin_case(p, c); };
@@ -78,8 +96,10 @@ void sweep(const SweepFlags& flags) {
     keep_trace(flags.directory, r);
     line.end_case(p, c, r);
   };
-  const RunCase trials =
-      launcher.kind == Launcher::Kind::kLocal ? real_trials() : launched_trials(launcher, flags.directory);
+  const RunCase trials = place ? joined_trials(*place)
+                         : launcher.kind == Launcher::Kind::kLocal
+                             ? real_trials()
+                             : launched_trials(launcher, flags.directory, flags.nodes);
   const SweepOutcome outcome = run_sweep(spec, options, trials, hooks);
   const reports::ReportInput results = read_results(flags.directory);
   write_file((fs::path(flags.directory) / "results.csv").string(), reports::cases_csv(results.sweep, results.cases));
@@ -109,11 +129,17 @@ void add_sweep(CLI::App& app) {
   command->add_flag("--strict", flags->strict, "ends with 1 if a case is neither ok nor near_oom");
   command->add_flag("--extend", flags->extend, "adds the cases of a changed spec to the results that are there");
   command
-      ->add_option("--launcher", flags->launcher,
-                   "what starts a trial: local; slurm, mpi or template:COMMAND with {command}, a job step on one node "
-                   "for each trial "
-                   "(default local)")
+      ->add_option(
+          "--launcher", flags->launcher,
+          "what starts a trial: local; slurm, mpi or template:COMMAND with {command}, a job step for each trial "
+          "(default local)")
       ->type_name("local|slurm|mpi|template:...");
+  command
+      ->add_option("--nodes", flags->nodes,
+                   "with a launcher: spreads the ranks of a trial over so many nodes, a process of the step for each "
+                   "rank; with 1 the step is one process and starts the ranks itself (default 1)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 100000));
   command->footer(
       "Each case runs in fresh processes. A case that runs out of memory, hangs or crashes is a row with its reason. "
       "Stop\n"

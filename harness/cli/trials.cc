@@ -1,14 +1,16 @@
 #include "harness/cli/trials.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include "fsdp/core/errors.h"
+#include <functional>
+#include <utility>
+
 #include "harness/advise/machine_state.h"
+#include "harness/cli/commands.h"
 #include "harness/trace/chrome_writer.h"
 #include "harness/trial/environment.h"
 #include "harness/trial/gpu/gpu_watch.h"
-#include "harness/trial/launchers.h"
+#include "harness/trial/join.h"
 #include "harness/trial/trial.h"
 
 namespace harness::cli {
@@ -24,10 +26,11 @@ EnvironmentMap environment() {
   return out;
 }
 
-}  // namespace
+using RunTrial = std::function<CaseRecord(const CaseSettings&, const TrialOptions&)>;
 
-RunCase real_trials() {
-  return [](const CaseSettings& settings, const CasePlan& plan) {
+// With what the machine did meanwhile.
+RunCase watched(RunTrial run) {
+  return [run = std::move(run)](const CaseSettings& settings, const CasePlan& plan) {
     TrialOptions options;
     options.repeat = plan.repeat;
     options.trace = plan.trace;
@@ -36,7 +39,7 @@ RunCase real_trials() {
     options.stop = plan.stop;
     const MachineState before = read_machine_state();
     GpuWatch gpus;
-    CaseRecord r = run_trial(settings, options);
+    CaseRecord r = run(settings, options);
     const MachineChange change = machine_change(before, read_machine_state(), usable_cores());
     r.environment.insert(change.fields.begin(), change.fields.end());
     r.warnings.insert(r.warnings.end(), change.warnings.begin(), change.warnings.end());
@@ -45,6 +48,40 @@ RunCase real_trials() {
     r.warnings.insert(r.warnings.end(), gpu.warnings.begin(), gpu.warnings.end());
     return r;
   };
+}
+
+}  // namespace
+
+RunCase real_trials() { return watched(run_trial); }
+
+RunCase joined_trials(const RankPlace& place) {
+  return watched([place](const CaseSettings& settings, const TrialOptions& options) {
+    return lead_trial(place, settings, options);
+  });
+}
+
+void follow(const RankPlace& place, const CaseSettings& settings, const std::string& log_dir,
+            const std::atomic<bool>& stop) {
+  JoinOptions options;
+  options.log_dir = log_dir;
+  options.stop = &stop;
+  ends_with(follow_trial(place, settings, options));
+}
+
+std::optional<bool> predicted_to_fit(const CaseSettings& settings, const std::atomic<bool>* stop) {
+  if (settings.device != "cpu") return std::nullopt;
+  CaseSettings c = settings;
+  c.device = "virtual";
+  c.collectives = "auto";
+  c.wire = "none";
+  c.steps = 1;
+  c.warmup = 1;
+  TrialOptions options;
+  options.trace = false;
+  options.stop = stop;
+  const Status status = run_trial(c, options).status;
+  if (status == Status::kOom) return false;
+  return measured(status) ? std::optional(true) : std::nullopt;
 }
 
 void write_trace(const std::string& path, const CaseRecord& r) {
@@ -57,13 +94,9 @@ void write_trace(const std::string& path, const CaseRecord& r) {
   write_chrome_trace(path, r.spans, names, metadata);
 }
 
-void refuse_foreign_launcher() {
+std::optional<RankPlace> launched_place() {
   const auto place = rank_place(environment());
-  if (!place || place->world == 1) return;
-  throw fsdp::ConfigError(
-      fmt::format("[launch] started as rank {} of {} by {}, which is not in this version; start shardscope alone, it "
-                  "launches its ranks itself",
-                  place->rank, place->world, place->contract));
+  return place && place->world > 1 ? place : std::nullopt;
 }
 
 }  // namespace harness::cli

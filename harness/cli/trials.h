@@ -1,17 +1,28 @@
 // The real trials behind the runner's RunCase, and what `run` and `sweep` have in common.
 #pragma once
+#include <atomic>
+#include <optional>
 #include <string>
 
 #include "harness/store/records.h"
 #include "harness/sweep/runner.h"
+#include "harness/trial/launchers.h"
 
 namespace harness::cli {
 
 // Runs trials with the rank program beside this one.
 RunCase real_trials();
+// Whether the virtual world says that a case on the CPU fits in its budget; std::nullopt: it cannot run it.
+std::optional<bool> predicted_to_fit(const CaseSettings& settings, const std::atomic<bool>* stop);
 // Spans of the traced step as a Chrome / Perfetto file; gzip if so named. Throws fsdp::ConfigError.
 void write_trace(const std::string& path, const CaseRecord& r);
-// Throws fsdp::ConfigError when some launcher has started this process as one of several ranks.
-void refuse_foreign_launcher();
+// Where this process stands among ranks that a launcher has started; std::nullopt when it is alone, or one of one.
+// Throws fsdp::ConfigError.
+std::optional<RankPlace> launched_place();
+// Rank 0 of them: trials with the ranks that join.
+RunCase joined_trials(const RankPlace& place);
+// Another rank: takes part in the trial that rank 0 leads, prints nothing on standard output, and ends as rank 0 says.
+void follow(const RankPlace& place, const CaseSettings& settings, const std::string& log_dir,
+            const std::atomic<bool>& stop);
 
 }  // namespace harness::cli

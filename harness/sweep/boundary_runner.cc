@@ -35,7 +35,8 @@ class Run {
       const auto r = hooks_.run(at(*i));
       if (!r) return ended(true);
       note(*i, *r);
-      if (!numbers_.empty() && budget() != fsdp::MemoryMeter::kNoBudget)
+      // What was predicted holds until a trial contradicts it: then the line through the peaks knows more.
+      if (!numbers_.empty() && !as_predicted() && budget() != fsdp::MemoryMeter::kNoBudget)
         if (const auto p = predict_from_peaks(numbers_, peaks_, budget())) search_.predict(*p);
     }
     return check() && skip_rest() ? ended(false) : ended(true);
@@ -54,9 +55,16 @@ class Run {
     if (what_.start) {
       const auto found = std::find(what_.values.begin(), what_.values.end(), *what_.start);
       search_.predict(static_cast<int>(found - what_.values.begin()));
-    } else if (hooks_.predict) {
-      if (const auto p = hooks_.predict(cases_)) search_.predict(*p);
+    } else if (hooks_.predict && search_.next()) {
+      predicted_ = hooks_.predict(cases_);
+      if (predicted_) search_.predict(*predicted_);
     }
+  }
+
+  bool as_predicted() const {
+    if (!predicted_) return false;
+    const BoundaryResult r = search_.result();
+    return (!r.last_fit || *r.last_fit <= *predicted_) && (!r.first_oom || *r.first_oom > *predicted_);
   }
 
   // A finished sweep that is started again has its checks already: only fresh searches are scored.
@@ -90,10 +98,22 @@ class Run {
   std::vector<SweepCase> cases_;
   std::vector<double> numbers_;
   std::vector<std::pair<int, fsdp::Bytes>> peaks_;
+  std::optional<int> predicted_;
   int checks_ = 0, checks_right_ = 0;
 };
 
 }  // namespace
+
+std::optional<int> largest_that_fits(int count, const std::function<std::optional<bool>(int)>& fits) {
+  int low = -1, high = count;
+  while (high - low > 1) {
+    const int middle = low + (high - low) / 2;
+    const auto answer = fits(middle);
+    if (!answer) return std::nullopt;
+    (*answer ? low : high) = middle;
+  }
+  return low;
+}
 
 std::string skip_reason(const BoundarySpec& spec, const BoundaryResult& result, int index) {
   const auto value = [&](int i) {

@@ -27,7 +27,14 @@ struct BoundaryRun {
   bool interrupted = false;
 };
 
-inline constexpr const char* kBoundaryCheckKey = "boundary_check";  // in a record's environment: "oom" or "fits"
+// In a record's environment: "oom" or "fits".
+inline constexpr const char* kBoundaryCheckKey = "boundary_check";
+// In the environment of a search's trials: the largest value that was predicted to fit; "none".
+inline constexpr const char* kBoundaryPredictedKey = "boundary_predicted";
+
+// The index of the largest of `count` values, in the order of growing memory, that fits according to `fits`; -1: none.
+// Asks at most ceil(log2(count + 1)) times. std::nullopt as soon as `fits` cannot tell.
+std::optional<int> largest_that_fits(int count, const std::function<std::optional<bool>(int)>& fits);
 
 // `point`: the other axes' values.
 BoundaryRun run_boundary(const SweepSpec& spec, const std::vector<std::pair<std::string, std::string>>& point,

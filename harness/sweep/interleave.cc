@@ -48,36 +48,47 @@ CaseRecord merge_rounds(const std::vector<CaseRecord>& rounds, const std::string
   return r;
 }
 
+namespace {
+// The rounds that every case has.
+void keep_whole_rounds(std::vector<std::vector<CaseRecord>>& rounds) {
+  std::size_t whole = rounds.empty() ? 0 : rounds.front().size();
+  for (const auto& r : rounds) whole = std::min(whole, r.size());
+  for (auto& r : rounds) r.erase(r.begin() + static_cast<std::ptrdiff_t>(whole), r.end());
+}
+}  // namespace
+
 bool run_interleaved(std::size_t cases, const RepeatPolicy& policy, bool trace, const RunRound& run,
-                     const CaseDone& done) {
-  std::vector<std::vector<CaseRecord>> rounds(cases);
+                     const CaseDone& done, std::vector<std::vector<CaseRecord>> rounds, const RoundDone& round_done) {
+  rounds.resize(cases);
+  keep_whole_rounds(rounds);
   std::set<std::size_t> running;
   for (std::size_t i = 0; i < cases; ++i) running.insert(i);
   RepeatPolicy whole = policy;
   whole.time = policy.time * static_cast<fsdp::Nanos>(std::max<std::size_t>(1, cases));
   const fsdp::Nanos begin = fsdp::steady_now();
   std::string stopped_by = "max";
-  for (bool go_on = true; go_on && !running.empty();) {
-    const auto turn = std::vector<std::size_t>(running.begin(), running.end());
-    for (const std::size_t i : turn) {
+  const auto more = [&] {
+    bool go_on = running.empty() || rounds[*running.begin()].empty();
+    for (const std::size_t i : running) {
+      if (rounds[i].empty()) break;
+      const RepeatStop s = repeat_decision(whole, samples_of(rounds[i]), fsdp::steady_now() - begin);
+      go_on = go_on || s == RepeatStop::kContinue;
+      stopped_by = stop_name(s);
+      if (s == RepeatStop::kTime || s == RepeatStop::kMax) return false;
+    }
+    return go_on;
+  };
+  while (!running.empty() && more()) {
+    for (const std::size_t i : std::vector<std::size_t>(running.begin(), running.end())) {
       auto r = run(i, trace && rounds[i].empty());
       if (!r) return false;
       if (measured(r->status)) {
         rounds[i].push_back(std::move(*r));
+        if (round_done) round_done(i, rounds[i].size() - 1, rounds[i].back());
       } else {
         running.erase(i);
         done(i, std::move(*r));
       }
-    }
-    go_on = false;
-    for (const std::size_t i : running) {
-      const RepeatStop s = repeat_decision(whole, samples_of(rounds[i]), fsdp::steady_now() - begin);
-      if (s == RepeatStop::kContinue) go_on = true;
-      if (s == RepeatStop::kTime || s == RepeatStop::kMax) {
-        stopped_by = stop_name(s), go_on = false;
-        break;
-      }
-      stopped_by = stop_name(s);
     }
   }
   for (const std::size_t i : running) done(i, merge_rounds(rounds[i], stopped_by));

@@ -17,11 +17,17 @@ using RunRound = std::function<std::optional<CaseRecord>(std::size_t index, bool
 // Told each case once, when all its rounds are done.
 using CaseDone = std::function<void(std::size_t index, CaseRecord record)>;
 
-// Rounds go on until every case's interval is narrow, or `max` rounds, or the time of the policy, times the cases, is
-// spent; at least `min`. A case that ends badly leaves the turns with that record. False: interrupted; nothing of the
-// unfinished cases is told.
+// Told each round that was measured, at once: what an interrupted call leaves for the next one.
+using RoundDone = std::function<void(std::size_t index, std::size_t round, const CaseRecord& record)>;
+
+// `rounds`: what an earlier call has measured of each case, in order; empty, or one list for each case. A round that
+// not all cases have is begun anew: its arms would not have been taken in turns. Rounds go on until every case's
+// interval is narrow, or `max` rounds, or the time of the policy, times the cases, is spent in this call; at least
+// `min`. A case that ends badly leaves the turns with that record. False: interrupted; nothing of the unfinished cases
+// is told to `done`.
 bool run_interleaved(std::size_t cases, const RepeatPolicy& policy, bool trace, const RunRound& run,
-                     const CaseDone& done);
+                     const CaseDone& done, std::vector<std::vector<CaseRecord>> rounds = {},
+                     const RoundDone& round_done = {});
 
 // The record of all rounds: the first one's, with every round's samples and the numbers that follow from them.
 CaseRecord merge_rounds(const std::vector<CaseRecord>& rounds, const std::string& stopped_by);

@@ -105,6 +105,39 @@ SweepProgress begin_progress(Store& store, const std::vector<SweepCase>& cases, 
   return progress;
 }
 
+// Rounds of interleaved cases that are not finished: a results.db of their own in DIR/rounds, a record for each.
+class RoundsKept {
+ public:
+  explicit RoundsKept(const std::string& directory)
+      : directory_(std::filesystem::path(directory) / "rounds"), store_(Store::open_for_writing(directory_)) {
+    for (std::string& id : store_->finished_ids()) ids_.insert(std::move(id));
+  }
+
+  std::vector<CaseRecord> read(const std::string& id) {
+    std::vector<CaseRecord> rounds;
+    for (std::string name = name_of(id, 0); ids_.count(name) != 0; name = name_of(id, rounds.size())) {
+      rounds.push_back(store_->read_case(name));
+      rounds.back().id = id;
+    }
+    return rounds;
+  }
+  void write(const std::string& id, std::size_t round, CaseRecord r) {
+    r.id = name_of(id, round);
+    store_->write_case(r);
+  }
+  void remove() {
+    store_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+
+ private:
+  static std::string name_of(const std::string& id, std::size_t round) { return id + "@" + std::to_string(round); }
+
+  const std::string directory_;
+  std::optional<Store> store_;
+  std::set<std::string> ids_;
+};
+
 // One call of run_sweep: runs cases, stores them, counts, and tells the hooks.
 class Sweeping {
  public:
@@ -130,6 +163,7 @@ class Sweeping {
     std::vector<const SweepCase*> missing;
     for (const SweepCase& c : cases)
       if (!finished_.count(c.id)) missing.push_back(&c);
+    if (missing.empty()) return;
     const std::int64_t started = fsdp::wall_seconds();
     const RunRound round = [&](std::size_t i, bool traced) {
       CasePlan how = plan_of(*missing[i]);
@@ -137,9 +171,14 @@ class Sweeping {
       how.trace = traced;
       return trial(*missing[i], how);
     };
-    outcome.interrupted =
-        !run_interleaved(missing.size(), spec_.repeat, spec_.trace, round,
-                         [&](std::size_t i, CaseRecord r) { keep(*missing[i], std::move(r), started); });
+    RoundsKept kept(options_.directory);
+    std::vector<std::vector<CaseRecord>> before;
+    for (const SweepCase* c : missing) before.push_back(kept.read(c->id));
+    outcome.interrupted = !run_interleaved(
+        missing.size(), spec_.repeat, spec_.trace, round,
+        [&](std::size_t i, CaseRecord r) { keep(*missing[i], std::move(r), started); }, std::move(before),
+        [&](std::size_t i, std::size_t n, const CaseRecord& r) { kept.write(missing[i]->id, n, r); });
+    if (!outcome.interrupted) kept.remove();
   }
 
   void boundaries(const std::vector<SweepCase>& points) {
@@ -148,7 +187,9 @@ class Sweeping {
     hooks.run = [&](const SweepCase& c) { return run(c); };
     hooks.run_check = [&](const SweepCase& c, const std::string& expected) { return run(c, expected); };
     hooks.skip = [&](const SweepCase& c, const std::string& reason) { skip(c, reason); };
+    if (options_.fits) hooks.predict = [&](const std::vector<SweepCase>& line) { return predicted(line); };
     for (const SweepCase& point : points) {
+      predicted_.clear();
       outcome.interrupted = run_boundary(spec_, point.axes, hooks).interrupted;
       if (outcome.interrupted) return;
     }
@@ -184,6 +225,7 @@ class Sweeping {
       return std::nullopt;
     }
     if (!expected.empty()) r->environment[kBoundaryCheckKey] = expected;
+    if (!predicted_.empty()) r->environment[kBoundaryPredictedKey] = predicted_;
     return keep(c, std::move(*r), started);
   }
 
@@ -218,6 +260,17 @@ class Sweeping {
     return !outcome.interrupted;
   }
 
+  // Of the cases of one search; remembered for the records of its trials.
+  std::optional<int> predicted(const std::vector<SweepCase>& line) {
+    const auto largest = largest_that_fits(static_cast<int>(line.size()), [&](int i) -> std::optional<bool> {
+      const SweepCase& c = line[static_cast<std::size_t>(i)];
+      if (stopped(options_) || !runnable(c)) return std::nullopt;
+      return options_.fits(c.settings);
+    });
+    if (largest) predicted_ = *largest < 0 ? "none" : line[static_cast<std::size_t>(*largest)].axes.back().second;
+    return largest;
+  }
+
   // A row that a search did not need to run; stored once.
   void skip(const SweepCase& c, const std::string& reason) {
     if (finished_.count(c.id)) return;
@@ -242,6 +295,7 @@ class Sweeping {
   const SweepHooks& hooks_;
   Store& store_;
   std::set<std::string> finished_;
+  std::string predicted_;  // of the boundary that is searched; empty: nothing
 };
 
 }  // namespace

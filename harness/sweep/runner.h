@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,9 @@ struct SweepOptions {
   std::string command;  // how to run the sweep again
   std::map<std::string, std::string> environment;
   const std::atomic<bool>* stop = nullptr;
+  // Whether a case should fit in its memory budget, by a prediction: where a boundary search looks first.
+  // std::nullopt: cannot be told. May be empty.
+  std::function<std::optional<bool>(const CaseSettings&)> fits;
   std::size_t predictions_at_once = 1;  // a worker process each (about 130 MB)
 };
 

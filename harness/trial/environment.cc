@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <fstream>
 #include <string_view>
 
+#include "harness/sweep/text.h"
 #include "harness/trial/revision.h"
 
 namespace harness {
@@ -36,16 +36,6 @@ bool changes_measurements(std::string_view name) {
                                                              "CUDA_MODULE_LOADING"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
          std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](std::string_view p) { return name.starts_with(p); });
-}
-
-std::string quoted(const std::string& text) {
-  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("-_=,.:/+@%").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-  if (plain) return text;
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
 }
 }  // namespace
 
@@ -87,7 +77,7 @@ std::string command_of(const CaseSettings& settings) {
     if (text == setting_text(CaseSettings{}, info.name)) continue;
     std::string flag = info.name;
     std::replace(flag.begin(), flag.end(), '_', '-');
-    command += " --" + flag + " " + quoted(text);
+    command += " --" + flag + " " + shell_quoted(text);
   }
   return command;
 }

@@ -11,7 +11,7 @@
 namespace harness {
 namespace {
 
-constexpr int kFirstPort = 20'000, kPorts = 20'000;
+constexpr int kFirstPort = 20'000, kPorts = 12'000;  // below what systems give to outgoing connections
 
 bool has(const EnvironmentMap& e, const std::string& name) {
   const auto found = e.find(name);
@@ -43,12 +43,18 @@ void take_master(RankPlace& p, const EnvironmentMap& e) {
     throw fsdp::ConfigError(fmt::format("[launch] MASTER_PORT {} is above 65535; give a port", p.master_port));
 }
 
+std::string value(const EnvironmentMap& e, const std::string& name) { return has(e, name) ? e.at(name) : ""; }
+
+int port_of(const std::string& job) { return kFirstPort + static_cast<int>(text_hash(job) % kPorts); }
+
 RankPlace torchrun_place(const EnvironmentMap& e) {
   require(e, "torchrun", {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"});
   RankPlace p{"torchrun", number(e, "torchrun", "RANK", 0), number(e, "torchrun", "WORLD_SIZE", 1),
               number(e, "torchrun", "LOCAL_RANK", 0)};
   if (has(e, "LOCAL_WORLD_SIZE")) p.local_world = number(e, "torchrun", "LOCAL_WORLD_SIZE", 1);
   take_master(p, e);
+  p.store_is_served = value(e, "TORCHELASTIC_USE_AGENT_STORE") == "True";
+  p.attempt = value(e, "TORCHELASTIC_RESTART_COUNT");
   return p;
 }
 
@@ -62,7 +68,11 @@ RankPlace mpi_place(const EnvironmentMap& e) {
   if (has(e, local)) p.local_rank = number(e, "mpirun", local, 0);
   if (open_mpi && has(e, "OMPI_COMM_WORLD_LOCAL_SIZE"))
     p.local_world = number(e, "mpirun", "OMPI_COMM_WORLD_LOCAL_SIZE", 1);
+  if (!open_mpi && has(e, "MPI_LOCALNRANKS")) p.local_world = number(e, "mpirun", "MPI_LOCALNRANKS", 1);
   take_master(p, e);
+  if (p.master_addr.empty() && p.local_world == p.world) p.master_addr = "127.0.0.1";
+  if (p.master_port == 0 && !p.master_addr.empty())
+    p.master_port = port_of(value(e, "PMIX_NAMESPACE") + value(e, "OMPI_MCA_orte_hnp_uri") + value(e, "PMI_JOBID"));
   return p;
 }
 
@@ -72,12 +82,10 @@ RankPlace slurm_place(const EnvironmentMap& e) {
   RankPlace p{"slurm", number(e, "srun", "SLURM_PROCID", 0), number(e, "srun", world, 1),
               number(e, "srun", "SLURM_LOCALID", 0)};
   take_master(p, e);
+  if (p.master_addr.empty() && value(e, "SLURM_STEP_NUM_NODES") == "1") p.master_addr = "127.0.0.1";
   if (p.master_addr.empty() && has(e, "SLURM_STEP_NODELIST")) p.master_addr = first_host(e.at("SLURM_STEP_NODELIST"));
-  if (p.master_port == 0)
-    p.master_port =
-        kFirstPort +
-        static_cast<int>(text_hash((has(e, "SLURM_JOB_ID") ? e.at("SLURM_JOB_ID") : "") + "." + e.at("SLURM_STEP_ID")) %
-                         kPorts);
+  if (p.master_port == 0) p.master_port = port_of(value(e, "SLURM_JOB_ID") + "." + e.at("SLURM_STEP_ID"));
+  p.node = value(e, "SLURMD_NODENAME");
   return p;
 }
 
@@ -132,11 +140,30 @@ std::optional<RankPlace> rank_place(const EnvironmentMap& e) {
   return p;
 }
 
+void check_master(const RankPlace& place) {
+  if (place.master_addr.empty() || place.master_port == 0)
+    throw fsdp::ConfigError(fmt::format(
+        "[launch] {} does not say where rank 0 listens; set MASTER_ADDR to the host of rank 0 and MASTER_PORT to a "
+        "free port on it, for every rank (Open MPI: -x MASTER_ADDR=host -x MASTER_PORT=29500)",
+        place.contract));
+}
+
 void check_world(const RankPlace& place, int world) {
   if (place.world != world)
     throw fsdp::ConfigError(fmt::format("[world] the case has {} ranks and {} started {}; start {}, or give --world {}",
                                         world, place.contract, place.world, world, place.world));
 }
+
+namespace {
+// " (seq 64 against 32)"; empty when one of them does not tell.
+std::string settings_difference(const RankIdentity& a, const RankIdentity& b) {
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < std::min(a.settings.size(), b.settings.size()); ++i)
+    if (a.settings[i] != b.settings[i] && a.settings[i].first == b.settings[i].first)
+      all.push_back(fmt::format("{} {} against {}", a.settings[i].first, a.settings[i].second, b.settings[i].second));
+  return all.empty() ? "" : fmt::format(" ({})", fmt::join(all, ", "));
+}
+}  // namespace
 
 std::string identity_error(std::vector<RankIdentity> ranks, int world) {
   std::stable_sort(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
@@ -153,7 +180,8 @@ std::string identity_error(std::vector<RankIdentity> ranks, int world) {
         wrong.push_back(fmt::format("ranks {} and {} are both on {} of {}", a.rank, b.rank, a.device, a.host));
     }
     if (ranks[i].settings_hash != ranks.front().settings_hash)
-      wrong.push_back(fmt::format("rank {} has other settings than rank {}", ranks[i].rank, ranks.front().rank));
+      wrong.push_back(fmt::format("rank {} has other settings than rank {}{}", ranks[i].rank, ranks.front().rank,
+                                  settings_difference(ranks[i], ranks.front())));
     if (ranks[i].version != ranks.front().version)
       wrong.push_back(fmt::format("rank {} is another shardscope than rank {}", ranks[i].rank, ranks.front().rank));
   }
@@ -202,7 +230,8 @@ std::vector<std::string> launch_command(const Launcher& launcher, const LaunchRe
       }
       break;
     case Launcher::Kind::kMpi:
-      out = {"mpirun", "-np", std::to_string(r.world)};
+      // Open MPI gives each of few processes one core, which all threads and ranks below it would share.
+      out = {"mpirun", "-np", std::to_string(r.world), "--bind-to", "none"};
       if (nodes > 0) out.insert(out.end(), {"--map-by", fmt::format("ppr:{}:node", r.ranks_per_node)});
       break;
     case Launcher::Kind::kTemplate:

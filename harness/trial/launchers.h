@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace harness {
@@ -17,6 +18,9 @@ struct RankPlace {
   int local_rank = 0, local_world = 0;  // local_world 0: not told
   std::string master_addr;              // host at which rank 0 listens; empty: rank 0 has to tell by other means
   int master_port = 0;
+  bool store_is_served = false;  // somebody who is no rank serves a TCPStore there already (torchrun's agent)
+  std::string attempt;           // of an elastic launcher that starts the ranks anew in the same store
+  std::string node;              // the launcher's name for this host; empty: the host's own
 };
 
 // The place that a launcher has written into the environment; std::nullopt when no launcher started this process as one
@@ -25,10 +29,13 @@ struct RankPlace {
 //   mpi       OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_RANK}, or PMI_RANK, PMI_SIZE [MPI_LOCALRANKID]
 //   slurm     SLURM_STEP_ID with SLURM_PROCID, SLURM_NTASKS or SLURM_STEP_NUM_TASKS, SLURM_LOCALID: a job step. The
 //             variables of a job alone (a batch script, salloc) are no place: the script is not a rank.
-// MASTER_ADDR and MASTER_PORT count for all; slurm takes the first host of SLURM_STEP_NODELIST without them, and a port
-// made from the job and step, so that two steps do not meet.
-// Throws fsdp::ConfigError naming the variables when they are incomplete or contradict each other or `world`.
+// MASTER_ADDR and MASTER_PORT count for all. Without them the address is the loopback one when the launcher says that
+// all ranks are on one host (SLURM_STEP_NUM_NODES, mpi's local size), else for slurm the first host of
+// SLURM_STEP_NODELIST; the port is made from the names of job and step, so that two steps do not meet. Throws
+// fsdp::ConfigError naming the variables when they are incomplete or contradict each other or `world`.
 std::optional<RankPlace> rank_place(const EnvironmentMap& environment);
+// Throws fsdp::ConfigError when the place does not say where rank 0 listens.
+void check_master(const RankPlace& place);
 // Throws fsdp::ConfigError when the launcher started another number of ranks than the case has.
 void check_world(const RankPlace& place, int world);
 
@@ -41,9 +48,10 @@ struct RankIdentity {
   std::string host;
   long pid = 0;
   int local_rank = 0;
-  std::string device;         // "cpu", "cuda:0"
-  std::string settings_hash;  // of the canonical settings
-  std::string version;        // shardscope and revision
+  std::string device;                                         // "cpu", "cuda:0"
+  std::string settings_hash;                                  // of the canonical settings
+  std::string version;                                        // shardscope and revision
+  std::vector<std::pair<std::string, std::string>> settings;  // names and values, to tell which one differs
 };
 // Empty when the ranks agree; else what is wrong and a table of all: a missing or duplicate rank, two ranks on one
 // device or local rank of a host, settings or versions that differ (case C30).

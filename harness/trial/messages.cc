@@ -145,9 +145,10 @@ RankEvent event_from(const Json& j) {
     e.status = status_from(j.at("status")).value_or(Status::kCrashed);
     e.reason = j.at("reason");
     e.cause = j.value("cause", "");
+    e.held = j.value("held", fsdp::Bytes{-1});
     e.where = j.value("where", "");
-  } else if (kind == "where") {
-    e.kind = RankEvent::Kind::kWhere;
+  } else if (kind == "where" || kind == "met") {
+    e.kind = kind == "met" ? RankEvent::Kind::kMet : RankEvent::Kind::kWhere;
     e.where = j.at("where");
   } else {
     throw fsdp::CommError("[trial] a rank sent the unknown event '" + kind + "'");
@@ -224,9 +225,12 @@ std::string to_json_line(const RankEvent& e) {
                       {"status", std::string(name_of(e.status))},
                       {"reason", e.reason},
                       {"cause", e.cause},
+                      {"held", e.held},
                       {"where", e.where}});
     case RankEvent::Kind::kWhere:
       return line_of({{"event", "where"}, {"where", e.where}});
+    case RankEvent::Kind::kMet:
+      return line_of({{"event", "met"}, {"where", e.where}});
   }
   return {};
 }

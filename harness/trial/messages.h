@@ -61,12 +61,13 @@ struct RankResult {
 
 // What a rank says. Only the fields of its kind are meaningful.
 struct RankEvent {
-  enum class Kind { kReady, kRepetition, kResult, kFailed, kWhere } kind = Kind::kReady;
+  enum class Kind { kReady, kRepetition, kResult, kFailed, kWhere, kMet } kind = Kind::kReady;
   std::int64_t pid = 0;
   fsdp::Nanos ns = 0, cpu_ns = 0;
   Status status = Status::kCrashed;
   std::string reason, cause;
-  std::string where;  // what the rank was doing: phase, step, last collective
+  fsdp::Bytes held = -1;  // kFailed out of memory: what the rank had when the request failed
+  std::string where;      // what the rank was doing: phase, step, last collective; kMet: what the store held
   RankResult result;
 };
 std::string to_json_line(const RankEvent& event);

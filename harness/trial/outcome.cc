@@ -69,7 +69,11 @@ std::string last_lines(const std::string& log, std::size_t limit) {
   return line.size() > limit ? "..." + line.substr(line.size() - limit) : line;
 }
 
-Failure failure_of_exit(int rank, int wait_status, const std::string& doing, const std::string& log) {
+Failure failure_of_exit(int rank, int wait_status, const std::string& doing, const std::string& log,
+                        bool host_oom) {
+  if (host_oom)
+    return {Status::kOom, rank, Failure::Kind::kSignal,
+            "was killed by the kernel " + doing + ": the host, or the control group, has no more memory", "host memory"};
   if (WIFSIGNALED(wait_status)) {
     const int number = WTERMSIG(wait_status);
     std::string reason = "was killed by " + signal_name(number) + " " + doing;
@@ -93,7 +97,7 @@ Outcome outcome_of(const std::vector<Failure>& failures) {
   const auto cause = std::min_element(failures.begin(), failures.end(), [](const Failure& a, const Failure& b) {
     return rank_of_cause(a) < rank_of_cause(b);
   });
-  return {cause->status, sentence_of(*cause), cause->cause, cause->rank};
+  return {cause->status, sentence_of(*cause), cause->cause, cause->rank, cause->held};
 }
 
 Outcome outcome_of_silence(const std::vector<Silence>& silent, fsdp::Nanos timeout, const std::string& doing) {

@@ -23,6 +23,7 @@ struct Failure {
   std::string cause = {};  // "unit, pass, category" of an out-of-memory
   std::string log = {};    // the end of the rank's log, where it helps
   std::string where = {};  // phase, step, last collective, as the rank said
+  fsdp::Bytes held = -1;   // of an out-of-memory: what the rank had then; -1: not told
 };
 
 struct Outcome {
@@ -30,10 +31,12 @@ struct Outcome {
   std::string reason;  // one sentence
   std::string cause;
   int rank = -1;
+  fsdp::Bytes held = -1;
 };
 
-// `wait_status` as waitpid gives it; `doing`: "in repetition 2".
-Failure failure_of_exit(int rank, int wait_status, const std::string& doing, const std::string& log);
+// `wait_status` as waitpid gives it; `doing`: "in repetition 2"; `host_oom`: the kernel ended it for want of memory.
+Failure failure_of_exit(int rank, int wait_status, const std::string& doing, const std::string& log,
+                        bool host_oom = false);
 
 // True when no further news could change the verdict: a signal, an out-of-memory, a bad setting.
 bool decisive(const std::vector<Failure>& failures);

@@ -18,6 +18,7 @@
 #include "fsdp/core/errors.h"
 #include "harness/trial/calibration.h"
 #include "harness/trial/gpu/libraries.h"
+#include "harness/trial/rank_joining.h"
 #include "harness/trial/rank_link.h"
 #include "harness/trial/rank_progress.h"
 #include "harness/trial/rank_session.h"
@@ -54,7 +55,7 @@ RankEvent failure_in_flight() {
   try {
     throw;
   } catch (const fsdp::OutOfMemory& x) {
-    e.status = Status::kOom, e.reason = x.what(), e.cause = x.cause;
+    e.status = Status::kOom, e.reason = x.what(), e.cause = x.cause, e.held = x.live;
   } catch (const fsdp::TimeoutError& x) {
     e.status = Status::kTimeout, e.reason = x.what();
   } catch (const fsdp::CommError& x) {
@@ -103,9 +104,10 @@ RankEvent predict(const RankJob& job) {
 int run(int control_fd) {
   RankLink link(control_fd);
   RankProgress progress;
+  JoinedStore joined;
   std::unique_ptr<RankWorld> world;
   try {
-    const RankJob job = rank_job_from_json(link.read_first_line());
+    const RankJob job = joined.receive_job(link);
     if (job.settings.device == "virtual") serve_virtual(job, link);
     link.start([&] { return progress.where(); }, [] { leave(0); });
     world = std::make_unique<RankWorld>(job, progress);
@@ -125,6 +127,9 @@ int run(int control_fd) {
 
 int main(int argc, char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // the launcher sets it too, before exec
+  // Ranks meet at numbers. LibTorch asks DNS for the name of every peer all the same, for its messages: where nothing
+  // answers, that takes longer than the meeting. No attempt, no wait (man resolv.conf; a user's own value stays).
+  setenv("RES_OPTIONS", "attempts:0", 0);
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--probe") == 0) return harness::probe();
     if (std::strcmp(argv[i], "--calibrate") == 0)

@@ -15,6 +15,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
@@ -42,7 +43,7 @@ Fd open_log(const LaunchOptions& options, int rank) {
   if (options.log_dir.empty()) return placed(memfd_create("shardscope-log", MFD_CLOEXEC), "log");
   std::error_code error;
   std::filesystem::create_directories(options.log_dir, error);
-  const std::string path = options.log_dir + "/rank" + std::to_string(rank) + ".log";
+  const std::string path = options.log_dir + "/rank" + std::to_string(options.first_rank + rank) + ".log";
   const int fd = open(path.c_str(), O_CREAT | O_TRUNC | O_APPEND | O_RDWR | O_CLOEXEC, 0644);
   if (fd < 0) fail("cannot write " + path);
   return placed(fd, "log");
@@ -51,6 +52,15 @@ Fd open_log(const LaunchOptions& options, int rank) {
 struct ChildDescriptors {
   int null, log, control, shared_memory, listen, error;
 };
+
+// Processes that the kernel has ended for want of memory, of the host or of a control group, since the host started.
+std::int64_t host_oom_kills() {
+  std::ifstream in("/proc/vmstat");
+  std::string name;
+  for (std::int64_t n; in >> name >> n;)
+    if (name == "oom_kill") return n;
+  return 0;
+}
 
 bool give(int from, int to) { return from < 0 || dup2(from, to) >= 0; }
 
@@ -78,24 +88,7 @@ bool give(int from, int to) { return from < 0 || dup2(from, to) >= 0; }
 }
 }  // namespace
 
-Fd& Fd::operator=(Fd&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = other.release();
-  }
-  return *this;
-}
-int Fd::release() {
-  const int fd = fd_;
-  fd_ = -1;
-  return fd;
-}
-void Fd::reset() {
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
-}
-
-RankProcesses::RankProcesses(const LaunchOptions& options) {
+RankProcesses::RankProcesses(const LaunchOptions& options) : oom_kills_(host_oom_kills()) {
   ranks_.reserve(options.count);
   try {
     for (int rank = 0; rank < options.count; ++rank) start(options, rank);
@@ -113,8 +106,7 @@ void RankProcesses::start(const LaunchOptions& options, int rank) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) fail("no control socket for a rank");
   Fd theirs = placed(pair[1], "control socket");
-  r.control = placed(pair[0], "control socket");
-  fcntl(r.control.get(), F_SETFL, O_NONBLOCK);
+  r.control = LineSocket(placed(pair[0], "control socket"));
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) fail("no pipe for a rank");
   Fd error_in = placed(pipe_ends[0], "pipe");
@@ -146,46 +138,15 @@ void RankProcesses::start(const LaunchOptions& options, int rank) {
   }
 }
 
-void RankProcesses::send(int rank, const std::string& line) {
-  const std::string text = line + "\n";
-  std::size_t at = 0;
-  const fsdp::Nanos deadline = fsdp::steady_now() + 1000 * kMillisecond;
-  while (at < text.size() && ranks_[rank].control.open()) {
-    const ssize_t n = ::send(ranks_[rank].control.get(), text.data() + at, text.size() - at, MSG_NOSIGNAL);
-    if (n > 0) {
-      at += static_cast<std::size_t>(n);
-    } else if (errno == EAGAIN && fsdp::steady_now() < deadline) {
-      pollfd p{ranks_[rank].control.get(), POLLOUT, 0};
-      poll(&p, 1, 50);
-    } else if (errno != EINTR) {
-      return;
-    }
-  }
-}
-
 void RankProcesses::close_sockets() noexcept {
-  for (Rank& r : ranks_) r.control.reset();
+  for (Rank& r : ranks_) r.control.close();
 }
 
 void RankProcesses::receive(int rank, std::vector<RankUpdate>& updates) {
   Rank& r = ranks_[rank];
-  char buffer[65536];
-  while (r.control.open()) {
-    const ssize_t n = recv(r.control.get(), buffer, sizeof buffer, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) return;
-    if (n <= 0) {
-      r.control.reset();
-      updates.push_back({RankUpdate::Kind::kClosed, rank, {}, 0});
-      return;
-    }
-    std::size_t searched = r.received.size();
-    r.received.append(buffer, static_cast<std::size_t>(n));
-    for (std::size_t end; (end = r.received.find('\n', searched)) != std::string::npos; searched = 0) {
-      updates.push_back({RankUpdate::Kind::kLine, rank, r.received.substr(0, end), 0});
-      r.received.erase(0, end + 1);
-    }
-  }
+  if (!r.control.open()) return;
+  for (std::string& line : r.control.receive()) updates.push_back({RankUpdate::Kind::kLine, rank, std::move(line), 0});
+  if (!r.control.open()) updates.push_back({RankUpdate::Kind::kClosed, rank, {}, 0});
 }
 
 // WNOWAIT: the dead stay zombies until terminate(), so that neither their pids nor the group's number are given away.
@@ -197,11 +158,12 @@ void RankProcesses::look_for_ends(std::vector<RankUpdate>& updates) {
     r.ended = true;
     receive(rank, updates);
     const int status = info.si_code == CLD_EXITED ? (info.si_status & 0xff) << 8 : info.si_status & 0x7f;
-    updates.push_back({RankUpdate::Kind::kEnded, rank, {}, status});
+    const bool host_oom = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && host_oom_kills() > oom_kills_;
+    updates.push_back({RankUpdate::Kind::kEnded, rank, {}, status, host_oom});
   }
 }
 
-std::vector<RankUpdate> RankProcesses::wait(fsdp::Nanos deadline) {
+std::vector<RankUpdate> RankProcesses::wait(fsdp::Nanos deadline, int other) {
   std::vector<RankUpdate> updates;
   while (true) {
     std::vector<pollfd> sockets;
@@ -209,20 +171,22 @@ std::vector<RankUpdate> RankProcesses::wait(fsdp::Nanos deadline) {
     bool leaving = false;  // a socket has closed, its process has not ended yet: that is a matter of moments
     for (int rank = 0; rank < count(); ++rank) {
       if (ranks_[rank].control.open()) {
-        sockets.push_back({ranks_[rank].control.get(), POLLIN, 0});
+        sockets.push_back({ranks_[rank].control.fd(), POLLIN, 0});
         owners.push_back(rank);
       } else {
         leaving = leaving || !ranks_[rank].ended;
       }
     }
+    if (other >= 0) sockets.push_back({other, POLLIN, 0});
     const fsdp::Nanos tick = leaving ? 2 * kMillisecond : 100 * kMillisecond;
     const fsdp::Nanos left = std::clamp<fsdp::Nanos>(deadline - fsdp::steady_now(), 0, tick);
     poll(sockets.data(), sockets.size(), static_cast<int>((left + kMillisecond - 1) / kMillisecond));
-    for (std::size_t i = 0; i < sockets.size(); ++i) {
+    for (std::size_t i = 0; i < owners.size(); ++i) {
       if (sockets[i].revents != 0) receive(owners[i], updates);
     }
     look_for_ends(updates);
-    if (!updates.empty() || fsdp::steady_now() >= deadline) return updates;
+    if (!updates.empty() || (other >= 0 && sockets.back().revents != 0) || fsdp::steady_now() >= deadline)
+      return updates;
   }
 }
 

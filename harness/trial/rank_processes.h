@@ -5,30 +5,15 @@
 #pragma once
 #include <sys/types.h>
 
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "fsdp/core/types.h"
+#include "harness/trial/line_socket.h"
+#include "harness/trial/rank_group.h"
 
 namespace harness {
-
-// A file descriptor with an owner. Movable; closes on destruction.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd() { reset(); }
-  Fd(Fd&& other) noexcept : fd_(other.release()) {}
-  Fd& operator=(Fd&& other) noexcept;
-  int get() const { return fd_; }
-  bool open() const { return fd_ >= 0; }
-  int release();
-  void reset();
-
- private:
-  int fd_ = -1;
-};
 
 // Numbers of the descriptors that a rank inherits, beside 0 (/dev/null), 1 and 2 (its log).
 inline constexpr int kControlFd = 3;
@@ -38,49 +23,38 @@ inline constexpr int kListenFd = 5;
 struct LaunchOptions {
   std::string program;  // absolute, or looked up in PATH
   int count = 1;
+  int first_rank = 0;         // of those started here: numbers the logs
   std::string log_dir;        // rankN.log in it, created if absent; empty: logs stay in memory
   int shared_memory_fd = -1;  // inherited by every rank as kSharedMemoryFd; stays the caller's
-  int listen_fd = -1;         // inherited by rank 0 as kListenFd; stays the caller's
+  int listen_fd = -1;         // inherited by the first one as kListenFd; stays the caller's
 };
 
-struct RankUpdate {
-  enum class Kind {
-    kLine,    // a line from its control socket
-    kClosed,  // its control socket has closed
-    kEnded,   // the process has ended; comes after all its lines
-  } kind;
-  int rank;
-  std::string line;
-  int wait_status = 0;  // kEnded: as waitpid gives it
-};
-
-class RankProcesses {
+class RankProcesses final : public RankGroup {
  public:
   // Starts `program --control-fd 3`. Throws fsdp::EnvironmentError when the program cannot be started.
   explicit RankProcesses(const LaunchOptions& options);
-  ~RankProcesses();
+  ~RankProcesses() override;
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  int count() const { return static_cast<int>(ranks_.size()); }
-  pid_t pid(int rank) const { return ranks_.at(rank).pid; }
+  int count() const override { return static_cast<int>(ranks_.size()); }
+  pid_t pid(int rank) const override { return ranks_.at(rank).pid; }
   bool ended(int rank) const { return ranks_.at(rank).ended; }
-  void send(int rank, const std::string& line);  // a rank that is gone is no error: its end will be reported
-  // Everything that happened since the last call; waits for something until `deadline` (steady clock).
-  std::vector<RankUpdate> wait(fsdp::Nanos deadline);
-  // The good end: closes the sockets, which ranks take as the word to end, and reaps them; terminate() after `grace`.
-  void finish(fsdp::Nanos grace) noexcept;
-  // Ends what still runs: SIGTERM, after `grace` SIGKILL, to the whole group; reaps all. Idempotent.
-  void terminate(fsdp::Nanos grace) noexcept;
-  // The end of what the rank wrote to stdout and stderr, at most `bytes`.
-  std::string log_tail(int rank, std::size_t bytes = 4096) const;
+  void send(int rank, const std::string& line) override { ranks_.at(rank).control.send(line); }
+  std::vector<RankUpdate> wait(fsdp::Nanos deadline) override { return wait(deadline, -1); }
+  // The same; returns too when there is something to read at `other`.
+  std::vector<RankUpdate> wait(fsdp::Nanos deadline, int other);
+  void finish(fsdp::Nanos grace) noexcept override;
+  // SIGTERM, after `grace` SIGKILL, to the whole process group; reaps all.
+  void terminate(fsdp::Nanos grace) noexcept override;
+  std::string log_tail(int rank, std::size_t bytes = 4096) const override;
 
  private:
   struct Rank {
     pid_t pid = -1;
-    Fd control, log;
-    std::string received;  // an unfinished line
-    bool ended = false;    // seen, and reported or about to be; a zombie until terminate()
+    LineSocket control;
+    Fd log;
+    bool ended = false;  // seen, and reported or about to be; a zombie until terminate()
   };
   void start(const LaunchOptions& options, int rank);
   void receive(int rank, std::vector<RankUpdate>& updates);
@@ -91,6 +65,7 @@ class RankProcesses {
 
   std::vector<Rank> ranks_;
   pid_t group_ = -1;
+  const std::int64_t oom_kills_;  // of the host, when the ranks were started
   bool reaped_ = false;
 };
 

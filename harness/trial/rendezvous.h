@@ -2,16 +2,20 @@
 // has a name that could clash or stay behind.
 #pragma once
 #include "harness/sweep/settings.h"
+#include "harness/trial/line_socket.h"
 #include "harness/trial/messages.h"
-#include "harness/trial/rank_processes.h"
 
 namespace harness {
 
 struct Rendezvous {
   Fd shared_memory;  // local collectives
-  Fd listener;       // gloo: a listening socket on the loopback address, for rank 0
+  Fd listener;       // gloo: a listening socket for rank 0, at `host`
   int port = 0;
+  std::string host = "127.0.0.1";
 };
+
+// Whether the ranks of one host meet at a store over a socket; else they share memory.
+bool meets_at_store(const CaseSettings& settings);
 
 // Throws fsdp::EnvironmentError when the system gives no memory or no socket.
 Rendezvous make_rendezvous(const CaseSettings& settings);

@@ -32,21 +32,16 @@ class Trial {
   Trial(const CaseSettings& settings, const TrialOptions& options)
       : settings_(settings),
         options_(options),
-        rendezvous_(make_rendezvous(settings)),
-        ranks_(launch_options(settings, options, rendezvous_)),
-        answers_(ranks_.count()) {}
+        ranks_(options.ranks ? options.ranks() : start_here(settings, options)),
+        answers_(ranks_->count()) {}
 
   // Fills the record; returns when every rank has ended.
   void run(CaseRecord& record) {
     const fsdp::Nanos begin = fsdp::steady_now();
-    rendezvous_.listener.reset();  // rank 0 has its own
     deadline_ = options_.timeout > 0 ? begin + options_.timeout : INT64_MAX;
-    for (int rank = 0; rank < ranks_.count(); ++rank) {
-      ranks_.send(rank, to_json_line(rank_job(settings_, rendezvous_, rank)));
-    }
     tell_progress();
     while (!done_ && !outcome_) {
-      for (const RankUpdate& u : ranks_.wait(std::min(deadline_, fsdp::steady_now() + kTick))) take(u);
+      for (const RankUpdate& u : ranks_->wait(std::min(deadline_, fsdp::steady_now() + kTick))) take(u);
       if (options_.stop != nullptr && options_.stop->load()) {
         outcome_ = Outcome{Status::kSkipped, "interrupted", "", -1};
       } else if (!failures_.empty()) {
@@ -70,14 +65,18 @@ class Trial {
     std::optional<RankResult> result;
   };
 
-  static LaunchOptions launch_options(const CaseSettings& settings, const TrialOptions& options, const Rendezvous& r) {
+  static std::unique_ptr<RankGroup> start_here(const CaseSettings& settings, const TrialOptions& options) {
+    const Rendezvous rendezvous = make_rendezvous(settings);
     LaunchOptions launch;
     launch.program = options.rank_program.empty() ? default_rank_program() : options.rank_program;
-    launch.count = settings.world;
+    launch.count = settings.device == "cuda" && wire_of(settings).on ? 1 : settings.world;  // one GPU for all
     launch.log_dir = options.log_dir;
-    launch.shared_memory_fd = r.shared_memory.get();
-    launch.listen_fd = r.listener.get();
-    return launch;
+    launch.shared_memory_fd = rendezvous.shared_memory.get();
+    launch.listen_fd = rendezvous.listener.get();
+    auto ranks = std::make_unique<RankProcesses>(launch);
+    for (int rank = 0; rank < settings.world; ++rank)
+      ranks->send(rank, to_json_line(rank_job(settings, rendezvous, rank)));
+    return ranks;
   }
 
   bool all_answered() const {
@@ -85,9 +84,9 @@ class Trial {
   }
 
   void ask(RankCommand command) {
-    for (int rank = 0; rank < ranks_.count(); ++rank) {
+    for (int rank = 0; rank < ranks_->count(); ++rank) {
       answers_[rank].given = false;
-      ranks_.send(rank, to_json_line(command));
+      ranks_->send(rank, to_json_line(command));
     }
     tell_progress();
   }
@@ -95,7 +94,7 @@ class Trial {
   void tell_progress() const {
     if (!options_.progress) return;
     TrialProgress p{doing(), static_cast<int>(samples_.size()), {}};
-    for (int rank = 0; rank < ranks_.count(); ++rank) p.pids.push_back(ranks_.pid(rank));
+    for (int rank = 0; rank < ranks_->count(); ++rank) p.pids.push_back(ranks_->pid(rank));
     options_.progress(p);
   }
 
@@ -116,10 +115,11 @@ class Trial {
       }
     } else if (update.kind == RankUpdate::Kind::kClosed && !answer.gone) {
       failures_.push_back({Status::kCrashed, update.rank, Failure::Kind::kClosed, "closed its connection " + doing(),
-                           "", ranks_.log_tail(update.rank)});
+                           "", ranks_->log_tail(update.rank)});
     } else if (update.kind == RankUpdate::Kind::kEnded) {
       if (!answer.gone)
-        failures_.push_back(failure_of_exit(update.rank, update.wait_status, doing(), ranks_.log_tail(update.rank)));
+        failures_.push_back(
+            failure_of_exit(update.rank, update.wait_status, doing(), ranks_->log_tail(update.rank), update.host_oom));
       answer.gone = true;
     }
   }
@@ -137,13 +137,15 @@ class Trial {
         answer.given = phase_ == Phase::kFinishing;
         answer.result = std::move(event.result);
         break;
+      case RankEvent::Kind::kMet:  // before there was a trial
+        break;
       case RankEvent::Kind::kWhere:
         answer.where = event.where;
         break;
       case RankEvent::Kind::kFailed:
         answer.gone = true;
         failures_.push_back({event.status, rank, Failure::Kind::kReported, event.reason, event.cause,
-                             event.status == Status::kCrashed ? ranks_.log_tail(rank) : "", event.where});
+                             event.status == Status::kCrashed ? ranks_->log_tail(rank) : "", event.where, event.held});
         break;
     }
   }
@@ -174,7 +176,7 @@ class Trial {
       return std::all_of(answers_.begin(), answers_.end(), [](const Answer& a) { return a.gone; });
     };
     while (!decisive(failures_) && !everybody_is_gone() && fsdp::steady_now() < until) {
-      for (const RankUpdate& u : ranks_.wait(std::min(until, fsdp::steady_now() + kTick))) take(u);
+      for (const RankUpdate& u : ranks_->wait(std::min(until, fsdp::steady_now() + kTick))) take(u);
     }
     return outcome_of(failures_);
   }
@@ -182,15 +184,15 @@ class Trial {
   // The time is over. Ranks that still run are asked where they are: a thread of theirs answers.
   Outcome silent_ranks() {
     std::vector<Silence> silent;
-    for (int rank = 0; rank < ranks_.count(); ++rank) {
-      if (!answers_[rank].given) ranks_.send(rank, to_json_line(RankCommand::kReport));
+    for (int rank = 0; rank < ranks_->count(); ++rank) {
+      if (!answers_[rank].given) ranks_->send(rank, to_json_line(RankCommand::kReport));
     }
     const fsdp::Nanos until = fsdp::steady_now() + kReportGrace;
     const auto open = [](const Answer& a) { return !a.given && a.where.empty(); };
     while (std::any_of(answers_.begin(), answers_.end(), open) && fsdp::steady_now() < until) {
-      for (const RankUpdate& u : ranks_.wait(std::min(until, fsdp::steady_now() + kTick))) take(u);
+      for (const RankUpdate& u : ranks_->wait(std::min(until, fsdp::steady_now() + kTick))) take(u);
     }
-    for (int rank = 0; rank < ranks_.count(); ++rank) {
+    for (int rank = 0; rank < ranks_->count(); ++rank) {
       if (!answers_[rank].given) silent.push_back({rank, answers_[rank].where});
     }
     return outcome_of_silence(silent, options_.timeout, doing());
@@ -198,23 +200,23 @@ class Trial {
 
   void finish(CaseRecord& record) {
     if (done_) {
-      ranks_.finish(kEndGrace);
+      ranks_->finish(kEndGrace);
       std::vector<RankResult> results;
       for (Answer& a : answers_) results.push_back(std::move(*a.result));
       fill_samples(record, settings_, samples_, stop_);
       fill_results(record, settings_, results);
       return;
     }
-    ranks_.terminate(kTermGrace);
+    ranks_->terminate(kTermGrace);
     record.status = outcome_->status;
     record.reason = outcome_->reason;
     record.peak_cause = outcome_->cause;
+    if (outcome_->held >= 0) record.peak_bytes = outcome_->held;
   }
 
   const CaseSettings& settings_;
   const TrialOptions& options_;
-  Rendezvous rendezvous_;
-  RankProcesses ranks_;
+  std::unique_ptr<RankGroup> ranks_;
   std::vector<Answer> answers_;
   std::vector<Failure> failures_;
   std::vector<fsdp::Nanos> samples_;

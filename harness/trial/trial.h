@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "harness/analysis/statistics.h"
 #include "harness/store/records.h"
 #include "harness/sweep/settings.h"
+#include "harness/trial/rank_group.h"
 
 namespace harness {
 
@@ -39,6 +41,8 @@ struct TrialOptions {
   std::string rank_program;               // empty: default_rank_program()
   std::string log_dir;                    // rankN.log; empty: kept in memory, the end of it goes into reasons
   std::function<void(const TrialProgress&)> progress;
+  // Gives the ranks, started by others and with their jobs; empty: the trial starts them here.
+  std::function<std::unique_ptr<RankGroup>()> ranks;
   const std::atomic<bool>* stop = nullptr;  // set by Ctrl-C: the trial ends within moments as `skipped`, "interrupted"
 };
 

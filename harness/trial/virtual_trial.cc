@@ -54,10 +54,11 @@ void judge_allocator(CaseRecord& record) {
 }
 
 void take_failure(const RankEvent& e, CaseRecord& record) {
-  const Outcome o = outcome_of({{e.status, 0, Failure::Kind::kReported, e.reason, e.cause, "", e.where}});
+  const Outcome o = outcome_of({{e.status, 0, Failure::Kind::kReported, e.reason, e.cause, "", e.where, e.held}});
   record.status = o.status;
   record.reason = o.reason;
   record.peak_cause = o.cause;
+  if (o.held >= 0) record.peak_bytes = o.held;
 }
 
 }  // namespace
@@ -82,7 +83,7 @@ void run_virtual_trial(const CaseSettings& settings, const TrialOptions& options
   if (answer.event->kind == RankEvent::Kind::kFailed) return take_failure(*answer.event, record);
   fill_samples(record, settings, {answer.event->ns}, RepeatStop::kMax);
   fill_results(record, job.settings, {std::move(answer.event->result)});
-}
   judge_allocator(record);
+}
 
 }  // namespace harness

@@ -1,8 +1,12 @@
-"""Injects faults into sweeps of the real program (ranks are the fake of tests/trial) and holds three promises: the
-outcome is the one that the fault deserves, no process is left behind, and no finished case is lost.
+"""Injects faults into sweeps of the real program and holds three promises: the outcome is the one that the fault
+deserves, no process is left behind, and no finished case is lost. Ranks are the fake of tests/trial, which fails where it is
+told to; with --rank also the real ones, which are hit from outside.
 
-usage: fault_table.py SHARDSCOPE FAKE_RANK [GROUP ...]
+usage: fault_table.py SHARDSCOPE FAKE_RANK [--rank SHARDSCOPE_RANK] [--clock LIBRARY] [GROUP ...]
+
+  --clock  a library to preload that makes the wall clock jump (clock_jump.cc)
 """
+import argparse
 import os
 import shutil
 import signal
@@ -12,7 +16,14 @@ import sys
 import tempfile
 import time
 
-SHARDSCOPE, FAKE_RANK = (os.path.abspath(p) for p in sys.argv[1:3])
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("shardscope")
+parser.add_argument("fake_rank")
+parser.add_argument("--rank")
+parser.add_argument("--clock")
+parser.add_argument("groups", nargs="*")
+arguments = parser.parse_args()
+SHARDSCOPE, FAKE_RANK = os.path.abspath(arguments.shardscope), os.path.abspath(arguments.fake_rank)
 SPEC = "name: faults\nbase: {steps: 2}\naxes: {seed: [0, 1, 2]}\nrepeat: {min: 2, max: 2}\ntimeout: 5s\n"
 rows = []
 
@@ -28,7 +39,7 @@ def living_ranks():
                 state = f.read().rsplit(")", 1)[1].split()[0]
         except OSError:
             continue
-        if words[0] == rank_program.encode() and state != "Z":
+        if words[0] in (rank_program.encode(), real_rank.encode()) and state != "Z":
             found.append(int(pid))
     return found
 
@@ -203,21 +214,157 @@ def full_disk():
 
 
 def clock_jump():
-    """Times of records come from the wall clock, durations do not: a spec that is run after a jump goes on as ever."""
+    """Times of records come from the wall clock, durations do not."""
     s = Sweep()
     s.run()
     with sqlite3.connect(s.out + "/results.db") as db:
         db.execute("UPDATE cases SET started_at = 4102444800, finished_at = 1")
     row("records from the future and of negative length", (s.run(), s.statuses()), (0, ["ok"] * 3))
+    if not arguments.clock:
+        return print("--    the wall clock jumps during a sweep: needs --clock; not run")
+    for seconds in (-86400, 86400):
+        s = Sweep()
+        code = s.run(LD_PRELOAD=os.path.abspath(arguments.clock), CLOCK_JUMP_S=str(seconds), CLOCK_JUMP_AFTER="3")
+        with sqlite3.connect(f"file:{s.out}/results.db?mode=ro", uri=True) as db:
+            spans = [b - a for a, b in db.execute("SELECT started_at, finished_at FROM cases ORDER BY started_at")]
+        jumped = any(abs(x) > 80000 for x in spans)
+        row(f"the wall clock jumps by {seconds:+} s during a case", (code, jumped, s.statuses()), (0, True, ["ok"] * 3))
+
+
+def read_only_mount():
+    mount = tempfile.mkdtemp(dir=work)
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "none", mount], capture_output=True).returncode != 0:
+        return print("--    a file system that becomes read-only: needs the right to mount one; not run")
+    try:
+        s = Sweep()
+        s.out = os.path.join(mount, "out")
+        process = first_finished(s, "0 hang repetition1")
+        subprocess.run(["mount", "-o", "remount,ro", mount])
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        code = s.run(FAKE_RANK="")
+        said = s.err.count("\n")
+        subprocess.run(["mount", "-o", "remount,rw", mount])
+        row("a file system that becomes read-only: one sentence", (code != 0, said), (True, 1), s.statuses()[:1] == ["ok"])
+    finally:
+        subprocess.run(["umount", "-l", mount])
+
+
+# ---- real ranks, hit from outside
+
+REAL = """name: faults
+base: {set: "layers=2,dim=64,heads=4,kv_heads=4,ffn=160,vocab=128", seq: 32, steps: STEPS, warmup: 1, step_timeout: 3s, collectives: KIND}
+repeat: {min: 1, max: 1}
+timeout: 60s
+"""
+
+
+class RealSweep(Sweep):
+    def __init__(self, steps=2, kind="local"):
+        super().__init__(spec=REAL.replace("STEPS", str(steps)).replace("KIND", kind))
+        self.environment["SHARDSCOPE_RANK"] = real_rank
+
+    def row(self):
+        with sqlite3.connect(f"file:{self.out}/results.db?mode=ro", uri=True) as db:
+            return db.execute("SELECT status, reason, coalesce(step_ns, 0) FROM cases").fetchone()
+
+
+def of_real_ranks():
+    if not arguments.rank:
+        return print("--    faults of real ranks: need --rank; not run")
+    for kind in ("local", "gloo"):
+        probe = RealSweep(steps=200, kind=kind)
+        began = time.monotonic()
+        probe.run()
+        step = probe.row()[2] / 1e9
+        start = max(0.3, time.monotonic() - began - 401 * step)  # of the processes, until the first step
+        steps = max(10, int(2 / max(step, 1e-6)))  # a repetition takes about two seconds, the traced one after it too
+        for rank in (0, 1):
+            for phase, after in (("start", 0), ("the repetition", start + 1), ("the traced repetition", start + 3)):
+                hit_one(kind, steps, rank, phase, after, signal.SIGKILL, "crashed", "was killed by SIGKILL")
+        hit_one(kind, steps, 1, "the repetition", start + 1, signal.SIGSTOP, "timeout", "")
+        hit_one(kind, steps, 0, "the repetition", start + 1, signal.SIGSEGV, "crashed", "SIGSEGV")
+
+
+def hit_one(kind, steps, rank, phase, after, how, status, words):
+    s = RealSweep(steps, kind)
+    process = s.start()
+    wait_for(lambda: len(living_ranks()) == 2)
+    time.sleep(after)
+    ranks = sorted(living_ranks())
+    if len(ranks) == 2:
+        os.kill(ranks[rank], how)
+    process.communicate(timeout=90)
+    got, reason, _ = s.row()
+    row(f"real, {kind}: {how.name} of rank {rank} in {phase}", (process.returncode, got, words in reason), (0, status, True))
+
+
+def host_oom_kill():
+    """A control group with less memory than the ranks need: the kernel ends one."""
+    if not arguments.rank:
+        return print("--    the kernel ends a rank for want of memory: needs --rank; not run")
+    group = make_group(60 << 20)
+    if group is None:
+        return print("--    the kernel ends a rank for want of memory: needs a memory control group; not run")
+    try:
+        s = RealSweep()
+        process = subprocess.Popen(["sh", "-c", f"echo $$ >{group}/cgroup.procs && exec \"$@\"", "sh", SHARDSCOPE, "sweep",
+                                    s.spec, "-o", s.out], env=s.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.communicate(timeout=90)
+        got, reason, _ = s.row()
+        row("the kernel ends a rank for want of memory", (process.returncode, got, "killed by the kernel" in reason),
+            (0, "oom", True))
+    finally:
+        wait_for(lambda: not open(f"{group}/cgroup.procs").read(), 10)
+        os.rmdir(group)
+
+
+def make_group(limit):
+    """Version 1 or 2 of control groups."""
+    for root, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = f"{root}/shardscope-faults-{os.getpid()}"
+        try:
+            os.mkdir(group)
+            with open(f"{group}/{file}", "w") as f:
+                f.write(str(limit))
+            for swap in ("memory.memsw.limit_in_bytes", "memory.swap.max"):
+                if os.path.exists(f"{group}/{swap}"):
+                    with open(f"{group}/{swap}", "w") as f:
+                        f.write(str(limit if swap.startswith("memory.memsw") else 0))
+            return group
+        except OSError:
+            if os.path.isdir(group):
+                os.rmdir(group)
+    return None
+
+
+def port_taken():
+    """Another program listens where the ranks of a launcher are to meet."""
+    if not arguments.rank:
+        return print("--    the port of the rendezvous is taken: needs --rank; not run")
+    import socket
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        contract = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": str(taken.getsockname()[1]), "SHARDSCOPE_RANK": real_rank}
+        done = subprocess.run([SHARDSCOPE, "run", "--step-timeout", "5s"], env={**os.environ, **contract},
+                              capture_output=True, text=True, timeout=60)
+    row("the port of the rendezvous is taken: exit 3, one sentence",
+        (done.returncode, done.stderr.count("\n"), "MASTER_PORT" in done.stderr), (3, 1, True))
 
 
 if __name__ == "__main__":
-    parts = (in_ranks, stop_a_rank, of_the_program, of_files, full_disk, clock_jump)
-    if len(sys.argv) > 3:
-        parts = [p for p in parts if p.__name__ in sys.argv[3:]]
+    parts = (in_ranks, stop_a_rank, of_the_program, of_files, full_disk, read_only_mount, clock_jump, of_real_ranks,
+             host_oom_kill, port_taken)
+    if arguments.groups:
+        parts = [p for p in parts if p.__name__ in arguments.groups]
     with tempfile.TemporaryDirectory() as work:
         rank_program = os.path.join(work, "faulty-rank")  # a name of its own, so that no other process is meant
         shutil.copy(FAKE_RANK, rank_program)
+        real_rank = os.path.join(work, "real-rank")
+        if arguments.rank:
+            os.symlink(os.path.abspath(arguments.rank), real_rank)
         for part in parts:
             part()
         print(f"{sum(rows)} of {len(rows)} faults ended as they should")

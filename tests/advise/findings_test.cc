@@ -196,5 +196,18 @@ TEST(Findings, CasesThatWereSkippedAreNotMeasuredAndTheRuleIsScored) {
       "it said");
 }
 
+TEST(Findings, APredictedBoundaryIsScored) {
+  for (const auto& [predicted, words] : {std::pair{"1", "; the virtual world had predicted that"},
+                                         std::pair{"none", "; the virtual world had predicted none"}}) {
+    Sweep s{{{"batch", {}}}, {}};
+    s.add(ladder_case(6, 1, 10, Status::kOk), "1");
+    s.cases.back().environment["boundary_predicted"] = predicted;
+    s.add(ladder_case(0, 2, 0, Status::kOom), "2");
+    const auto found = find_findings(s.axes, s.cases);
+    ASSERT_FALSE(found.empty());
+    EXPECT_EQ(found[0].text, std::string("batch: 1 fits, 2 does not: out of memory") + words);
+  }
+}
+
 }  // namespace
 }  // namespace harness

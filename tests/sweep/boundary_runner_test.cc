@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "harness/sweep/interleave.h"
 #include "harness/sweep/runner.h"
@@ -157,6 +159,78 @@ TEST_F(BoundaryRunnerTest, InterleavedArmsTakeTurnsAndKeepTheirSamplesInStep) {
   EXPECT_EQ(a.step_ns, 1300);
   EXPECT_DOUBLE_EQ(*a.tokens_per_s, 1e6 / 1300);
   EXPECT_EQ(a.environment.at("interleaved"), "6");
+}
+
+TEST_F(BoundaryRunnerTest, AnInterruptedSweepInTurnsGoesOnWithItsRounds) {
+  const SweepSpec spec = parse_spec("axes: {batch: [1, 2]}\ninterleave: true\nrepeat: {min: 4, max: 4}\n", "s.yaml");
+  std::atomic<bool> stop{false};
+  options_.stop = &stop;
+  std::vector<int> turns;
+  const auto sweep = [&](std::size_t stop_after) {
+    stop = false;
+    turns.clear();
+    return run_sweep(spec, options_, [&](const CaseSettings& c, const CasePlan& plan) {
+      CaseRecord r;
+      if (turns.size() == stop_after) {
+        stop = true;
+        return r;
+      }
+      turns.push_back(c.batch);
+      r.status = Status::kOk;
+      r.samples = {static_cast<fsdp::Nanos>(1000 * c.batch + turns.size())};
+      r.step_ns = r.samples[0];
+      EXPECT_EQ(plan.trace, turns.size() <= 2 && stop_after == 5);
+      return r;
+    });
+  };
+  EXPECT_TRUE(sweep(5).interrupted);  // in the third round, after its first arm
+  EXPECT_EQ(turns, (std::vector<int>{1, 2, 1, 2, 1}));
+  EXPECT_FALSE(sweep(100).interrupted);
+  EXPECT_EQ(turns, (std::vector<int>{1, 2, 1, 2})) << "the broken round is begun anew";
+  const auto found = rows();
+  EXPECT_EQ(found.at("batch=1").samples, (std::vector<fsdp::Nanos>{1001, 1003, 1001, 1003}));
+  EXPECT_EQ(found.at("batch=2").samples, (std::vector<fsdp::Nanos>{2002, 2004, 2002, 2004}));
+  EXPECT_FALSE(fs::exists(fs::path(options_.directory) / "rounds"));
+}
+
+TEST_F(BoundaryRunnerTest, ARightPredictionCostsTwoTrialsForEachPointAndIsInTheRecords) {
+  SweepSpec spec = parse_spec(kSpec, "s.yaml");
+  spec.boundary->check = 0;
+  options_.fits = [](const CaseSettings& c) { return 1'000 + 50 * c.batch + 200 * c.forward_prefetch <= 3'000; };
+  run_sweep(spec, options_, fake());
+  EXPECT_EQ(runs_, 4);
+  const auto found = rows();
+  EXPECT_EQ(found.at("forward_prefetch=0, batch=40").environment.at("boundary_predicted"), "40");
+  EXPECT_EQ(found.at("forward_prefetch=1, batch=37").environment.at("boundary_predicted"), "36");
+}
+
+TEST_F(BoundaryRunnerTest, AWrongPredictionIsFoundOutWithinTheBoundOfTrials) {
+  SweepSpec spec = parse_spec(kSpec, "s.yaml");
+  spec.boundary->check = 0;
+  options_.fits = [](const CaseSettings& c) { return c.batch <= 3; };
+  run_sweep(spec, options_, fake());
+  EXPECT_EQ(rows().at("forward_prefetch=0, batch=41").status, Status::kOom);
+  EXPECT_EQ(rows().at("forward_prefetch=1, batch=36").status, Status::kNearOom);
+  EXPECT_LE(runs_, 2 * 7);
+}
+
+TEST_F(BoundaryRunnerTest, WithoutAnAnswerThereIsNoPrediction) {
+  options_.fits = [](const CaseSettings&) { return std::optional<bool>(); };
+  run_sweep(parse_spec(kSpec, "s.yaml"), options_, fake());
+  EXPECT_EQ(rows().at("forward_prefetch=0, batch=40").environment.count("boundary_predicted"), 0u);
+  EXPECT_EQ(rows().at("forward_prefetch=0, batch=41").status, Status::kOom);
+}
+
+TEST(LargestThatFits, IsFoundByHalvingForEveryEdge) {
+  for (int edge = -1; edge < 20; ++edge) {
+    int asked = 0;
+    const auto found = largest_that_fits(20, [&](int i) {
+      ++asked;
+      return std::optional<bool>(i <= edge);
+    });
+    EXPECT_EQ(found, edge);
+    EXPECT_LE(asked, 5);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Speaks the protocol of shardscope-rank without doing anything, and misbehaves on command.
 //   FAKE_RANK="RANK ACTION PHASE[;...]"   PHASE: start, repetition1, repetition2, ..., trace
+// Ranks that are started by others meet in the file $FAKE_STORE.
 // A repetition of rank r, the n-th, takes (r + 1) * 1000 * n nanoseconds per step by its own account. Spans: see
 // spans_of.
 #include <sys/socket.h>
@@ -8,9 +9,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <sstream>
 
+#include "harness/trial/join_messages.h"
 #include "harness/trial/messages.h"
 
 namespace {
@@ -49,6 +52,7 @@ void say(const RankEvent& e) { say_raw(to_json_line(e)); }
   e.status = status;
   e.reason = reason;
   e.cause = cause;
+  if (status == harness::Status::kOom) e.held = 4096;
   e.where = "repetition 1, step 0; last collective all_gather of root, forward";
   say(e);
   std::exit(1);
@@ -154,6 +158,24 @@ void result(const harness::RankJob& job, bool traced) {
   if (traced) r.spans = spans_of(job.rank, job.settings.steps);
   say(e);
 }
+
+// The store is the file $FAKE_STORE.
+void meet(const harness::RankMeeting& meeting) {
+  const std::string store = std::getenv("FAKE_STORE");
+  RankEvent e;
+  e.kind = RankEvent::Kind::kMet;
+  e.where = meeting.value;
+  if (!meeting.value.empty()) {
+    std::ofstream(store + ".part") << meeting.value << "\n";
+    std::rename((store + ".part").c_str(), store.c_str());
+  }
+  for (int i = 0; e.where.empty(); ++i) {
+    std::ifstream in(store);
+    if (!std::getline(in, e.where)) usleep(5000);
+    if (i > 4000) fail(harness::Status::kCommError, "[rendezvous] nobody has come", "");
+  }
+  say(e);
+}
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -162,6 +184,14 @@ int main(int argc, char** argv) {
   }
   std::string line;
   if (!read_line(line)) return 1;
+  while (true) {  // a rank that a launcher has started
+    if (const auto meeting = harness::meeting_from_json(line)) {
+      meet(*meeting);
+    } else if (!harness::preparation_from_json(line)) {
+      break;
+    }
+    if (!read_line(line)) return 1;
+  }
   const harness::RankJob job = harness::rank_job_from_json(line);
   std::cout << "pid " << getpid() << " cwd-independent start" << std::endl;
   phase(job.rank, "start");

@@ -50,6 +50,40 @@ TEST(RankPlace, AnIncompleteContractNamesWhatIsMissingAndNeverFallsBackToThisHos
   EXPECT_THAT(error_of({{"OMPI_COMM_WORLD_SIZE", "4"}}), HasSubstr("without OMPI_COMM_WORLD_RANK"));
 }
 
+TEST(RankPlace, RanksOfOneHostMeetThereWithoutBeingTold) {
+  EnvironmentMap e = kSlurm;
+  e["SLURM_STEP_NUM_NODES"] = "1";
+  EXPECT_EQ(rank_place(e)->master_addr, "127.0.0.1");
+  EnvironmentMap mpi = {{"OMPI_COMM_WORLD_RANK", "1"},
+                        {"OMPI_COMM_WORLD_SIZE", "4"},
+                        {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                        {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                        {"PMIX_NAMESPACE", "1234"}};
+  const auto one = rank_place(mpi);
+  EXPECT_EQ(one->master_addr, "127.0.0.1");
+  EXPECT_GE(one->master_port, 20'000);
+  EXPECT_LT(one->master_port, 32'000);
+  EXPECT_NO_THROW(check_master(*one));
+  mpi["OMPI_COMM_WORLD_LOCAL_SIZE"] = "2";
+  EXPECT_EQ(rank_place(mpi)->master_addr, "") << "several hosts: nobody has said which is rank 0's";
+  EXPECT_THROW(check_master(*rank_place(mpi)), fsdp::ConfigError);
+}
+
+TEST(RankPlace, AnElasticAgentServesTheStore) {
+  EXPECT_FALSE(rank_place(kTorchrun)->store_is_served);
+  EnvironmentMap e = kTorchrun;
+  e["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  e["TORCHELASTIC_RESTART_COUNT"] = "2";
+  EXPECT_TRUE(rank_place(e)->store_is_served);
+  EXPECT_EQ(rank_place(e)->attempt, "2");
+}
+
+TEST(RankIdentity, TheSettingThatDiffersIsNamed) {
+  RankIdentity a{0, "n0", 1, 0, "cpu", "aa", "1", {{"seq", "32"}, {"batch", "1"}}};
+  RankIdentity b{1, "n0", 2, 1, "cpu", "bb", "1", {{"seq", "64"}, {"batch", "1"}}};
+  EXPECT_THAT(identity_error({a, b}, 2), HasSubstr("rank 1 has other settings than rank 0 (seq 64 against 32)"));
+}
+
 TEST(RankPlace, ASlurmStepIsAPlaceAndTheStepCountsNotTheJob) {
   const auto p = rank_place(kSlurm);
   ASSERT_TRUE(p);
@@ -125,8 +159,8 @@ TEST(Launchers, OneCommandStartsAllRanksOfATrial) {
   EXPECT_EQ(launch_command(parse_launcher("slurm"), r),
             (Words{"srun", "--ntasks=16", "--kill-on-bad-exit=1", "--export=ALL", "--job-name=case-1",
                    "--cpus-per-task=4", "--nodes=2", "--ntasks-per-node=8", "shardscope", "run", "--world", "16"}));
-  EXPECT_EQ(launch_command(parse_launcher("mpi"), r),
-            (Words{"mpirun", "-np", "16", "--map-by", "ppr:8:node", "shardscope", "run", "--world", "16"}));
+  EXPECT_EQ(launch_command(parse_launcher("mpi"), r), (Words{"mpirun", "-np", "16", "--bind-to", "none", "--map-by",
+                                                             "ppr:8:node", "shardscope", "run", "--world", "16"}));
   EXPECT_EQ(launch_command(parse_launcher("template: bsub -n {world} -J {case} {command} --x={nodes}"), r),
             (Words{"bsub", "-n", "16", "-J", "case-1", "shardscope", "run", "--world", "16", "--x=2"}));
 }

@@ -29,6 +29,15 @@ TEST(Outcome, OutOfMemoryExplainsTimeoutsAndCommErrors) {
   EXPECT_EQ(o.reason, "rank 1 ran out of memory: too much");
 }
 
+TEST(Outcome, ARankThatTheKernelEndedForWantOfMemoryRanOutOfIt) {
+  const Outcome o = outcome_of({{Status::kCommError, 0, Kind::kReported, "[comm] rank 1 has gone"},
+                                failure_of_exit(1, SIGKILL, "in repetition 2", "", true)});
+  EXPECT_EQ(o.status, Status::kOom);
+  EXPECT_EQ(o.cause, "host memory");
+  EXPECT_EQ(o.reason,
+            "rank 1 was killed by the kernel in repetition 2: the host, or the control group, has no more memory");
+}
+
 TEST(Outcome, AmongEqualsTheFirstIsTheCause) {
   const std::vector<Failure> seen = {{Status::kCommError, 2, Kind::kReported, "[comm] a"},
                                      {Status::kCommError, 0, Kind::kReported, "[comm] b"}};

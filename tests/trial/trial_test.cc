@@ -190,6 +190,7 @@ TEST_F(TrialOutcome, OutOfMemoryKeepsItsCause) {
   EXPECT_THAT(r.reason, HasSubstr("rank 1 ran out of memory"));
   EXPECT_THAT(r.reason, HasSubstr("64 B"));
   EXPECT_GT(r.largest_unit_bytes, 0);  // what did not fit is in the row
+  EXPECT_EQ(r.peak_bytes, 4096);       // and what the rank had by then
 }
 
 TEST_F(TrialOutcome, ACommErrorOfAllIsACommError) {

@@ -1,0 +1,123 @@
+#include "harness/trial/join_messages.h"
+
+#include <nlohmann/json.hpp>
+
+#include "fsdp/core/errors.h"
+
+namespace harness {
+namespace {
+using Json = nlohmann::json;
+
+std::string line_of(const char* kind, Json content) {
+  Json j;
+  j[kind] = std::move(content);
+  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// The content of a line of this kind. Only the beginning of other lines is looked at: results are long.
+std::optional<Json> content_of(const char* kind, const std::string& line) {
+  if (line.rfind(std::string("{\"") + kind + "\":", 0) != 0) return std::nullopt;
+  try {
+    return Json::parse(line).at(kind);
+  } catch (const Json::exception& e) {
+    throw fsdp::CommError("[launch] a line of another rank cannot be read (" + std::string(e.what()) +
+                          "): " + line.substr(0, 200));
+  }
+}
+
+template <typename T, typename Read>
+std::optional<T> read(const char* kind, const std::string& line, Read fill) {
+  const auto j = content_of(kind, line);
+  if (!j) return std::nullopt;
+  try {
+    T value{};
+    fill(*j, value);
+    return value;
+  } catch (const Json::exception& e) {
+    throw fsdp::CommError(std::string("[launch] \"") + kind + "\" of another rank is not complete: " + e.what());
+  }
+}
+}  // namespace
+
+std::string to_json_line(const RankMeeting& m) {
+  return line_of("meet", {{"rank", m.rank},
+                          {"host", m.host},
+                          {"port", m.port},
+                          {"serves", m.serves},
+                          {"key", m.key},
+                          {"value", m.value},
+                          {"timeout", m.timeout}});
+}
+std::optional<RankMeeting> meeting_from_json(const std::string& line) {
+  return read<RankMeeting>("meet", line, [](const Json& j, RankMeeting& m) {
+    m.rank = j.at("rank");
+    m.host = j.at("host");
+    m.port = j.at("port");
+    m.serves = j.at("serves");
+    m.key = j.at("key");
+    m.value = j.at("value");
+    m.timeout = j.at("timeout");
+  });
+}
+
+std::string to_json_line(const RankPreparation& p) {
+  return line_of("prepare", {{"shared_memory", p.shared_memory}, {"interface", p.interface}});
+}
+std::optional<RankPreparation> preparation_from_json(const std::string& line) {
+  return read<RankPreparation>("prepare", line, [](const Json& j, RankPreparation& p) {
+    p.shared_memory = j.at("shared_memory");
+    p.interface = j.at("interface");
+  });
+}
+
+std::string to_json_line(const Hello& h) {
+  const RankIdentity& i = h.identity;
+  return line_of("hello", {{"token", h.token},
+                           {"interface", h.interface},
+                           {"rank", i.rank},
+                           {"host", i.host},
+                           {"pid", i.pid},
+                           {"local_rank", i.local_rank},
+                           {"device", i.device},
+                           {"settings_hash", i.settings_hash},
+                           {"settings", i.settings},
+                           {"version", i.version}});
+}
+Hello hello_from_json(const std::string& line) {
+  const auto hello = read<Hello>("hello", line, [](const Json& j, Hello& h) {
+    h.token = j.at("token");
+    h.interface = j.at("interface");
+    h.identity.rank = j.at("rank");
+    h.identity.host = j.at("host");
+    h.identity.pid = j.at("pid");
+    h.identity.local_rank = j.at("local_rank");
+    h.identity.device = j.at("device");
+    h.identity.settings_hash = j.at("settings_hash");
+    h.identity.settings = j.at("settings").get<std::vector<std::pair<std::string, std::string>>>();
+    h.identity.version = j.at("version");
+  });
+  if (!hello) throw fsdp::CommError("[launch] no rank of a shardscope: " + line.substr(0, 100));
+  return *hello;
+}
+
+std::string to_json_line(const RankEnd& e) {
+  return line_of("ended", {{"status", e.wait_status}, {"host_oom", e.host_oom}, {"log", e.log}});
+}
+std::optional<RankEnd> rank_end_from_json(const std::string& line) {
+  return read<RankEnd>("ended", line, [](const Json& j, RankEnd& e) {
+    e.wait_status = j.at("status");
+    e.host_oom = j.at("host_oom");
+    e.log = j.at("log");
+  });
+}
+
+std::string refusal_line(const std::string& text) { return line_of("refused", text); }
+std::optional<std::string> refusal_from_json(const std::string& line) {
+  return read<std::string>("refused", line, [](const Json& j, std::string& text) { text = j; });
+}
+std::string end_line(int exit_code) { return line_of("end", exit_code); }
+std::optional<int> end_from_json(const std::string& line) {
+  return read<int>("end", line, [](const Json& j, int& code) { code = j; });
+}
+
+}  // namespace harness

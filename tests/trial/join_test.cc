@@ -1,0 +1,164 @@
+// Runs whose ranks a launcher has started: each process is a thread here, its rank program the fake of this room.
+#include "harness/trial/join.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "fsdp/core/clock.h"
+#include "fsdp/core/errors.h"
+#include "harness/trial/join_messages.h"
+
+namespace harness {
+namespace {
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr fsdp::Nanos kSecond = 1'000'000'000;
+
+class JoinedTrial : public testing::Test {
+ protected:
+  struct Ended {
+    int code = -1;  // of a follower
+    std::string error;
+    CaseRecord record;  // of rank 0
+  };
+
+  void SetUp() override {
+    store_ = testing::TempDir() + "shardscope_join_" + std::to_string(getpid());
+    std::filesystem::remove(store_);
+    setenv("FAKE_STORE", store_.c_str(), 1);
+    unsetenv("FAKE_RANK");
+    settings_.steps = 2;
+    settings_.step_timeout = "20s";
+  }
+  void TearDown() override {
+    unsetenv("FAKE_STORE");
+    unsetenv("FAKE_RANK");
+    std::filesystem::remove(store_);
+  }
+
+  RankPlace place(int rank, int world) const {
+    RankPlace p{"torchrun", rank, world, rank, world, "127.0.0.1", 29'999};
+    p.store_is_served = true;
+    return p;
+  }
+  Ended take_part(const RankPlace& p, const CaseSettings& settings) const {
+    Ended e;
+    try {
+      if (p.rank == 0) {
+        TrialOptions options;
+        options.rank_program = SHARDSCOPE_FAKE_RANK;
+        options.repeat.min = options.repeat.max = 2;
+        e.record = lead_trial(p, settings, options);
+      } else {
+        e.code = follow_trial(p, settings, {SHARDSCOPE_FAKE_RANK, "", nullptr});
+      }
+    } catch (const fsdp::Error& error) {
+      e.error = error.what();
+    }
+    return e;
+  }
+  // All at once; `settings` of each rank.
+  std::vector<Ended> run(const std::vector<RankPlace>& places, const std::vector<CaseSettings>& settings) const {
+    std::vector<Ended> ended(places.size());
+    std::vector<std::thread> processes;
+    for (std::size_t i = 0; i < places.size(); ++i)
+      processes.emplace_back([&, i] { ended[i] = take_part(places[i], settings[i]); });
+    for (std::thread& t : processes) t.join();
+    return ended;
+  }
+  std::vector<Ended> run(int world) {
+    std::vector<RankPlace> places;
+    for (int r = 0; r < world; ++r) places.push_back(place(r, world));
+    return run(places, std::vector<CaseSettings>(places.size(), settings_));
+  }
+
+  CaseSettings settings_;
+  std::string store_;
+};
+
+TEST_F(JoinedTrial, RankZeroLeadsAndHasTheRecordTheOthersEndAsItSays) {
+  settings_.world = 3;
+  const auto all = run(3);
+  ASSERT_EQ(all[0].error, "");
+  const CaseRecord& r = all[0].record;
+  EXPECT_EQ(r.status, Status::kOk) << r.reason;
+  EXPECT_THAT(r.samples, ElementsAre(3000, 6000));  // of the slowest rank, see fake_rank.cc
+  EXPECT_EQ(r.ranks.size(), 3u);
+  EXPECT_TRUE(r.partition);
+  EXPECT_EQ(r.environment.at("launched_by"), "torchrun");
+  EXPECT_THAT(r.environment.at("hosts"), HasSubstr(":3"));
+  EXPECT_EQ(all[1].code, 0) << all[1].error;
+  EXPECT_EQ(all[2].code, 0) << all[2].error;
+}
+
+TEST_F(JoinedTrial, ARankThatIsKilledIsTheReasonAndEveryProcessEndsBadly) {
+  setenv("FAKE_RANK", "1 kill repetition2", 1);
+  const auto all = run(2);
+  EXPECT_EQ(all[0].record.status, Status::kCrashed);
+  EXPECT_THAT(all[0].record.reason, HasSubstr("rank 1 was killed by SIGKILL in repetition 2"));
+  EXPECT_EQ(all[1].code, 1) << all[1].error;
+}
+
+TEST_F(JoinedTrial, AnAbortedRanksLastWordsReachTheLeader) {
+  setenv("FAKE_RANK", "1 abort repetition1", 1);
+  EXPECT_THAT(run(2)[0].record.reason, HasSubstr("terminate called after nothing"));
+}
+
+TEST_F(JoinedTrial, OtherSettingsOnARankAreATableOnEveryRank) {
+  std::vector<CaseSettings> settings(3, settings_);
+  settings[0].world = settings[1].world = settings[2].world = 3;
+  settings[2].batch = 4;
+  for (const Ended& e : run({place(0, 3), place(1, 3), place(2, 3)}, settings)) {
+    EXPECT_THAT(e.error, HasSubstr("rank 2 has other settings than rank 0 (batch 4 against 1)"));
+    EXPECT_EQ(std::count(e.error.begin(), e.error.end(), '\n'), 5) << "a sentence, a head, three ranks\n" << e.error;
+  }
+}
+
+TEST_F(JoinedTrial, TwoRanksOnOneLocalRankAreATableOnEveryRank) {
+  std::vector<RankPlace> places = {place(0, 2), place(1, 2)};
+  places[1].local_rank = 0;
+  for (const Ended& e : run(places, {settings_, settings_}))
+    EXPECT_THAT(e.error, HasSubstr("ranks 0 and 1 are both local rank 0 on "));
+}
+
+TEST_F(JoinedTrial, AMissingRankIsNamedWithinTheTimeLimit) {
+  settings_.world = 3;
+  settings_.step_timeout = "1s";
+  const fsdp::Nanos begin = fsdp::steady_now();
+  const auto all = run({place(0, 3), place(1, 3)}, {settings_, settings_});
+  EXPECT_LT(fsdp::steady_now() - begin, 10 * kSecond);
+  for (const Ended& e : all) EXPECT_THAT(e.error, HasSubstr("rank 2 of 3 is missing"));
+}
+
+TEST_F(JoinedTrial, AnotherNumberOfRanksThanTheCaseHasIsRefusedOnEveryRank) {
+  settings_.world = 4;
+  for (const Ended& e : run(2)) EXPECT_THAT(e.error, HasSubstr("give --world 2"));
+}
+
+TEST_F(JoinedTrial, APlaceWithoutAMasterIsRefusedBeforeAnythingStarts) {
+  RankPlace p = place(1, 2);
+  p.master_addr.clear();
+  EXPECT_THAT(take_part(p, settings_).error, HasSubstr("MASTER_ADDR"));
+}
+
+TEST(JoinMessages, LinesComeBackAsTheyWereAndOtherLinesAreLeftAlone) {
+  const RankMeeting m{3, "10.0.0.1", 29'500, true, "key", "1 token", 5};
+  EXPECT_EQ(to_json_line(*meeting_from_json(to_json_line(m))), to_json_line(m));
+  const RankEnd e{9, true, "last \"words\"\n"};
+  EXPECT_EQ(rank_end_from_json(to_json_line(e))->log, e.log);
+  EXPECT_EQ(*end_from_json(end_line(130)), 130);
+  EXPECT_EQ(*refusal_from_json(refusal_line("no\nway")), "no\nway");
+  EXPECT_FALSE(end_from_json(R"({"do":"repeat"})"));
+  EXPECT_THROW(hello_from_json("GET / HTTP/1.1"), fsdp::CommError);
+  EXPECT_THROW(rank_end_from_json(R"({"ended":7})"), fsdp::CommError);
+}
+
+}  // namespace
+}  // namespace harness
