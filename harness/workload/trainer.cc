@@ -89,11 +89,21 @@ class Trainer::Impl {
   }
 
   void set_step(int next) { next_step_ = next; }
-  void save(const std::string& directory) { fsdp::save_state(sharded_, optimizer_, collectives_, directory); }
-  void load(const std::string& directory) { fsdp::load_state(sharded_, optimizer_, collectives_, directory); }
+  void save(const std::string& directory) {
+    require_host_memory();
+    fsdp::save_state(sharded_, optimizer_, collectives_, directory);
+  }
+  void load(const std::string& directory) {
+    require_host_memory();
+    fsdp::load_state(sharded_, optimizer_, collectives_, directory);
+  }
   fsdp::Scheduler& scheduler() { return sharded_.scheduler(); }
 
  private:
+  void require_host_memory() const {
+    if (tensors_ != nullptr)
+      throw fsdp::ConfigError("[state] is saved and loaded in host memory alone; use device cpu");
+  }
   // Returns the loss, or, where reading it would wait for the device, keeps it for the end of the step.
   double micro_batch(const Batch& batch) {
     at::Tensor loss = fsdp::ops::cross_entropy((*model_)(batch.inputs), batch.targets);

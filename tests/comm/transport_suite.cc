@@ -19,8 +19,14 @@ using ::testing::IsEmpty;
 
 float rounded(Dtype d, float v) { return d == Dtype::kFloat32 ? v : bfloat16_to_float(float_to_bfloat16(v)); }
 
+bool exact_sums = false;  // the transport under test sums in an order of its own
+
 class TransportConformance : public ::testing::TestWithParam<std::tuple<World, int>> {
  protected:
+  void SetUp() override {
+    if (kind().why_not && !kind().why_not(world()).empty()) GTEST_SKIP() << kind().why_not(world());
+    exact_sums = kind().any_order;
+  }
   const World& kind() const { return std::get<0>(GetParam()); }
   int world() const { return std::get<1>(GetParam()); }
   // What a sum is when it arrives.
@@ -89,6 +95,7 @@ constexpr Dtype kDtypes[] = {Dtype::kFloat32, Dtype::kBFloat16};
 float exact(int rank, Count i) { return static_cast<float>((rank + 1) * 16 + i % 13); }
 // Sums of these depend on the order: large numbers of both signs hide the small ones.
 float delicate(int rank, Count i) {
+  if (exact_sums) return exact(rank, i);
   constexpr float kParts[] = {1.0e8f, 1.0f, -1.0e8f, 0.375f};
   return kParts[(rank + i) % 4] + static_cast<float>(i % 7);
 }

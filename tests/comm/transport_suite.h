@@ -22,11 +22,13 @@ struct World {
   std::string name;
   // Runs the function on `world` ranks; returns what went wrong, one sentence per rank, empty if nothing did.
   std::function<std::vector<std::string>(int world, Nanos timeout, const RankMain&)> run;
-  Nanos disagreement_timeout = kLongTimeout;  // for transports that see a disagreement at the deadline only
-  bool knows_arrivals = true;                 // run() returns the last rank's arrival
-  bool names_missing = true;                  // a timeout names the ranks that have not arrived
-  bool rounds_to_what_travels = false;        // sums come out in in_dtype, and are converted then
-  bool sees_units = true;                     // calls of two units that look alike are a disagreement
+  Nanos disagreement_timeout = kLongTimeout;           // for transports that see a disagreement at the deadline only
+  bool knows_arrivals = true;                          // run() returns the last rank's arrival
+  bool names_missing = true;                           // a timeout names the ranks that have not arrived
+  bool rounds_to_what_travels = false;                 // sums come out in in_dtype, and are converted then
+  bool sees_units = true;                              // calls of two units that look alike are a disagreement
+  bool any_order = false;                              // sums may be made in another order than the ranks'
+  std::function<std::string(int world)> why_not = {};  // empty, or returns "": it runs here
 };
 std::vector<World> worlds_under_test();
 

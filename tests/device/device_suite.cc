@@ -24,6 +24,9 @@ WorkTag gather(UnitId unit) { return {SpanKind::kAllGather, unit, Pass::kForward
 
 class DeviceConformance : public ::testing::TestWithParam<DeviceWorld> {
  protected:
+  void SetUp() override {
+    if (!GetParam().why_not.empty()) GTEST_SKIP() << GetParam().why_not;
+  }
   void make(Nanos timeout = kLong) {
     bench_ = GetParam().make(timeout);
     device_ = &bench_->device();

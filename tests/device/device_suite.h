@@ -28,7 +28,8 @@ class DeviceBench {
 struct DeviceWorld {
   std::string name;
   std::function<std::unique_ptr<DeviceBench>(Nanos timeout)> make;
-  bool lanes_run = true;  // beside the host, and can fail; false: the virtual world
+  bool lanes_run = true;     // beside the host, and can fail; false: the virtual world
+  std::string why_not = {};  // empty: it runs here
 };
 std::vector<DeviceWorld> devices_under_test();
 

@@ -1,5 +1,6 @@
 #include "fsdp/device/cuda/linked_runtime.h"
 
+#include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
@@ -20,6 +21,7 @@ cudaEvent_t event_of(void* e) { return static_cast<cudaEvent_t>(e); }
 class LinkedRuntime final : public CudaRuntime {
  public:
   explicit LinkedRuntime(int gpu) {
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);  // the caching allocator has its devices only behind it
     check_cuda(*this, cudaSetDevice(gpu), "cudaSetDevice");
     check_cuda(*this, cudaDeviceGetStreamPriorityRange(&least_, &greatest_), "cudaDeviceGetStreamPriorityRange");
   }
