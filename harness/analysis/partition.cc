@@ -1,9 +1,12 @@
 #include "harness/analysis/partition.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <unordered_map>
 
 #include "fsdp/core/errors.h"
 #include "harness/analysis/interval_set.h"
@@ -169,6 +172,7 @@ class Tally {
   }
 
   void add_collective(const Span& c, Nanos slot_delay) {
+    collective_at_[c.id] = step_.collectives.size();
     step_.collectives.push_back({c.id, c.kind, c.unit, c.pass, 0, 0, slot_delay});
   }
 
@@ -179,28 +183,22 @@ class Tally {
 
   void add_detail(const Verdict& v, Nanos ns) {
     const SpanKind kind = v.collective != nullptr ? v.collective->kind : SpanKind::kCompute;
-    for (PartitionDetail& d : step_.details) {
-      if (d.cls == v.cls && d.unit == v.unit && d.pass == v.pass && d.collective == kind) {
-        d.ns += ns;
-        return;
-      }
-    }
-    step_.details.push_back({v.cls, v.unit, v.pass, kind, ns});
+    const auto [at, fresh] = detail_at_.try_emplace({v.cls, v.unit, v.pass, kind}, step_.details.size());
+    if (fresh) step_.details.push_back({v.cls, v.unit, v.pass, kind, 0});
+    step_.details[at->second].ns += ns;
   }
 
   void charge(const Span& c, Nanos ns, bool queued_behind) {
-    auto it = std::find_if(step_.collectives.rbegin(), step_.collectives.rend(),
-                           [&](const CollectiveDetail& d) { return d.span == c.id; });
-    if (it == step_.collectives.rend()) {
-      // Charged in this step but in flight only later or earlier.
-      add_collective(c, 0);
-      it = step_.collectives.rbegin();
-    }
-    it->exposed += ns;
-    it->queued_behind += queued_behind ? ns : 0;
+    // Charged in this step but in flight only later or earlier.
+    if (collective_at_.count(c.id) == 0) add_collective(c, 0);
+    CollectiveDetail& detail = step_.collectives[collective_at_.at(c.id)];
+    detail.exposed += ns;
+    detail.queued_behind += queued_behind ? ns : 0;
   }
 
   StepPartition& step_;
+  std::map<std::tuple<PartitionClass, fsdp::UnitId, Pass, SpanKind>, std::size_t> detail_at_;  // into step_.details
+  std::unordered_map<std::uint32_t, std::size_t> collective_at_;  // span id -> into step_.collectives
 };
 
 std::vector<StepPartition> windows_of(const std::vector<Span>& spans) {
