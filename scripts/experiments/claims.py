@@ -165,6 +165,61 @@ def backward_prefetch(cases):
     return Finding(SHOWS if holds else FAIL, " / ".join(f"{v / MS:.1f}" for v in values) + " ms", "none / post / pre: " + text)
 
 
+# 6 ------------------------------------------------------------------------------------------------------------------------------------
+
+def size_based(cases, least_gain=0.1):
+    """For each model the quickest unit size against a unit a block, and what apart from that a table of its own costs."""
+    parts, gains = [], []
+    for model in sorted({c.axes["model"] for c in cases}):
+        block = measured(cases, model=model, wrap="block")
+        sized = [measured(cases, **c.axes) for c in cases if c.axes["model"] == model and c.axes["wrap"].startswith("size:")]
+        if not sized:
+            raise NotComparable(f"no size of {model} is there")
+        best = min(sized, key=quickest)
+        gains.append(1 - quickest(best) / quickest(block))
+        lean = min(sized, key=lambda c: c.peak_bytes)
+        parts.append(f"{model}: {best.axes['wrap']} ({len(best.units)} units) {ms(quickest(best))} against {ms(quickest(block))} for block "
+                     f"({len(block.units)}); lowest peak {lean.peak_bytes / 2**20:.1f} MiB with {lean.axes['wrap']}, {block.peak_bytes / 2**20:.1f} with block")
+    return Finding(SHOWS if min(gains) >= least_gain else FAIL, ", ".join(f"{g:.0%}" for g in gains) + " less", "; ".join(parts))
+
+
+def quickest(case):
+    """The least disturbed step, untraced or traced."""
+    return min(case.step_ns, sum(case.calmest().values()))
+
+
+# 7 ------------------------------------------------------------------------------------------------------------------------------------
+
+def mixed_plan(cases, margin=0.05):
+    """The mixed plan against all sharded and all replicated, with one and with several micro-batches: less waiting, or what does not fit."""
+    def waiting(name, accumulate):
+        case = case_of(cases, wrap=f"plan:plans/{name}.yaml", accumulate=accumulate)
+        if case.status == "oom":
+            return None
+        case = measured(cases, **case.axes)
+        return sum(case.least(c) for c in results.EXPOSED + ("memory_wait",))
+
+    def beaten(name, accumulate):
+        mixed, other = waiting("table_replicated", accumulate), waiting(name, accumulate)
+        return other is None or mixed < (1 - margin) * other
+
+    def told(name, accumulate):
+        ns = waiting(name, accumulate)
+        return "out of memory" if ns is None else ms(ns)
+    if waiting("table_replicated", 4) is None or waiting("table_replicated", 1) is None:
+        return Finding(FAIL, "does not fit", "the mixed plan itself runs out of memory")
+    several, one = ([beaten(n, a) for n in ("all_sharded", "all_replicated")] for a in (4, 1))
+    number = f"waits {told('table_replicated', 4)}, sharded {told('all_sharded', 4)}"
+    text = "; ".join(f"{a} micro-batches: mixed {told('table_replicated', a)}, sharded {told('all_sharded', a)}, replicated {told('all_replicated', a)}"
+                     for a in (4, 1)) + " of waiting"
+    if not all(several):
+        return Finding(FAIL, number, text)
+    if all(one):
+        return Finding(SHOWS, number, text)
+    return Finding(DIFFERS, number, text + "; gradients of a table are dense here, so that all-reducing them costs what gathering and scattering the table "
+                   "costs: the mixed plan pays where the table would be gathered again for each micro-batch, and where all replicated does not fit")
+
+
 # 8 ------------------------------------------------------------------------------------------------------------------------------------
 
 def embedding_in_root(cases):

@@ -163,6 +163,53 @@ class BackwardPrefetch(Rows):
         self.fails(claims.backward_prefetch(self.rows(none=20, post=10)))
 
 
+class SizeBased(Rows):
+    def rows(self, t5=80, classifier=70):
+        out = []
+        for model, sized in (("t5", t5), ("embedding-classifier", classifier)):
+            out += [case({"model": model, "wrap": wrap}, took, [step(compute=took)], peak_bytes=1, units=[unit()])
+                    for wrap, took in (("block", 100), ("size:50000", 150), ("size:500000", sized))]
+        return out
+
+    def test_one_size_faster_for_both_shows(self):
+        self.shows(claims.size_based(self.rows()))
+
+    def test_one_model_without_a_gain_fails(self):
+        self.fails(claims.size_based(self.rows(t5=95)))
+        self.fails(claims.size_based(self.rows(classifier=120)))
+
+    def test_a_size_that_did_not_run_is_not_compared(self):
+        with self.assertRaises(claims.NotComparable):
+            claims.size_based([*self.rows(), oom({"model": "t5", "wrap": "size:9"})])
+
+
+class MixedPlan(Rows):
+    def rows(self, sharded=(60, 150), replicated=(None, None), mixed=(60, 90)):
+        out = []
+        for name, waits in (("table_replicated", mixed), ("all_sharded", sharded), ("all_replicated", replicated)):
+            for accumulate, wait in zip((1, 4), waits):
+                axes = {"wrap": f"plan:plans/{name}.yaml", "accumulate": accumulate}
+                out.append(oom(axes) if wait is None else case(axes, 200, [step(**{FWD: wait - 10, "memory_wait": 10})]))
+        return out
+
+    def test_better_with_one_micro_batch_too_shows(self):
+        self.shows(claims.mixed_plan(self.rows(sharded=(80, 150))))
+
+    def test_better_with_several_alone_is_the_other_finding(self):
+        found = claims.mixed_plan(self.rows())
+        self.assertEqual(found.verdict, claims.DIFFERS)
+        self.assertIn("dense", found.text)
+
+    def test_no_better_than_sharded_fails(self):
+        self.fails(claims.mixed_plan(self.rows(sharded=(60, 92))))
+
+    def test_a_replicated_plan_that_fits_and_waits_less_fails(self):
+        self.fails(claims.mixed_plan(self.rows(replicated=(20, 20))))
+
+    def test_a_mixed_plan_that_does_not_fit_fails(self):
+        self.fails(claims.mixed_plan(self.rows(mixed=(60, None))))
+
+
 class EmbeddingInRoot(Rows):
     def rows(self, default=2 * 800 + 8, peak=10):
         sizes = {"block": default, "class:LlamaDecoderLayer": 1608, "class:LlamaDecoderLayer,Embedding": 808,
