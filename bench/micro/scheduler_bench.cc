@@ -31,5 +31,3 @@ void scheduler_step(benchmark::State& state) {
 BENCHMARK(scheduler_step)->Arg(1)->Arg(8)->Arg(33)->Arg(225)->Arg(1000);
 
 }  // namespace
-
-BENCHMARK_MAIN();
