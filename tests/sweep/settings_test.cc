@@ -46,7 +46,7 @@ TEST(Settings, DefaultsOfTheTableReadBackAsTheyStand) {
     EXPECT_FALSE(info.help.empty());
     EXPECT_FALSE(info.values.empty());
   }
-  EXPECT_EQ(setting_table().size(), 33u);
+  EXPECT_EQ(setting_table().size(), 38u);
 }
 
 TEST(Settings, EveryAllowedTextHasOneCanonicalForm) {
@@ -69,6 +69,7 @@ TEST(Settings, EveryAllowedTextHasOneCanonicalForm) {
                                                         {"wrap", "blocks:2", "blocks:2"},
                                                         {"wrap", "class:Linear,Embedding", "class:Linear,Embedding"},
                                                         {"ranks_per_node", "8", "8"},
+                                                        {"arrival_skew", "17:90us, 3:0.25ms", "3:250us,17:90us"},
                                                         {"hardware", "h100-sxm", "h100-sxm"}};
   for (const auto& [name, text, canonical] : rows) {
     CaseSettings c;
