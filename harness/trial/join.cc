@@ -118,7 +118,8 @@ class Joiner {
       }
     }
     throw fsdp::CommError("[launch] the ranks did not meet at " + address_ + ":" + std::to_string(place_.master_port) +
-                          " within step_timeout " + settings_.step_timeout);
+                          " within step_timeout " + settings_.step_timeout +
+                          "; is rank 0 running there, and does every rank reach that address?");
   }
 
   void pass_on(const RankUpdate& u) {
