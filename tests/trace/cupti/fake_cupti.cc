@@ -5,6 +5,7 @@
 
 #include <time.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -96,6 +97,7 @@ const FakeCupti kControls = {
       State& s = state();
       s.version = 130001, s.fail_at = 0, s.calls.clear(), s.subscribed = false, s.held = false, s.request = nullptr;
       s.complete = nullptr, s.kinds.clear(), s.dropped = 0, s.correlation = 0;
+      for (const Given& g : s.buffers) std::free(g.data);  // a flush that failed has left them here
       s.buffers.clear();
       stacks.clear();
     },
