@@ -40,6 +40,8 @@ using OptTensor = std::optional<Tensor>;
   X(swiglu_backward, Pair, (const Tensor& g, const Tensor& gate, const Tensor& up))                                    \
   X(gelu, Tensor, (const Tensor& x, bool by_tanh))                                                                     \
   X(gelu_backward, Tensor, (const Tensor& g, const Tensor& x, bool by_tanh))                                           \
+  X(relu, Tensor, (const Tensor& x))                                                                                   \
+  X(relu_backward, Tensor, (const Tensor& g, const Tensor& y))                                                         \
   X(mean_steps, Tensor, (const Tensor& x))                                                                             \
   X(mean_steps_backward, Tensor, (const Tensor& g, int64_t steps))                                                     \
   X(embedding, Tensor, (const Tensor& w, const Tensor& ids))                                                           \

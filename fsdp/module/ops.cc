@@ -26,6 +26,8 @@ TORCH_LIBRARY(shardscope, m) {
   m.def("swiglu_backward(Tensor g, Tensor gate, Tensor up) -> (Tensor, Tensor)");
   m.def("gelu(Tensor x, bool by_tanh) -> Tensor");
   m.def("gelu_backward(Tensor g, Tensor x, bool by_tanh) -> Tensor");
+  m.def("relu(Tensor x) -> Tensor");
+  m.def("relu_backward(Tensor g, Tensor y) -> Tensor");
   m.def("mean_steps(Tensor x) -> Tensor");
   m.def("mean_steps_backward(Tensor g, int steps) -> Tensor");
   m.def("embedding(Tensor w, Tensor ids) -> Tensor");
@@ -172,6 +174,10 @@ struct GeluBackward final : Keeper<1> {
   std::string name() const override { return "GeluBackward"; }
   variable_list apply(variable_list&& g) override { return {call_gelu_backward()(g[0], kept[0], by_tanh)}; }
 };
+struct ReluBackward final : Keeper<1> {
+  std::string name() const override { return "ReluBackward"; }
+  variable_list apply(variable_list&& g) override { return {call_relu_backward()(g[0], kept[0])}; }
+};
 struct MeanStepsBackward final : Node {
   int64_t steps = 0;
   std::string name() const override { return "MeanStepsBackward"; }
@@ -286,6 +292,13 @@ Tensor gelu(const Tensor& x, bool by_tanh) {
   const auto node = node_for<GeluBackward>(x);
   if (node) node->kept = {x}, node->by_tanh = by_tanh;
   return with_history(call_gelu()(x, by_tanh), node);
+}
+
+Tensor relu(const Tensor& x) {
+  const auto node = node_for<ReluBackward>(x);
+  Tensor y = call_relu()(x);
+  if (node) node->kept = {y.detach()};
+  return with_history(std::move(y), node);
 }
 
 Tensor mean_steps(const Tensor& x) {

@@ -53,6 +53,7 @@ at::Tensor relative_bias(const at::Tensor& table, const RelativeOptions& o);
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);  // silu(gate) * up. Saves both.
 at::Tensor gelu(const at::Tensor& x, bool by_tanh = false);       // with erf, or approximated. Saves x.
+at::Tensor relu(const at::Tensor& x);                             // Saves the result.
 at::Tensor mean_steps(const at::Tensor& x);                       // [batch, steps, width] -> [batch, width]
 at::Tensor embedding(const at::Tensor& w, const at::Tensor& ids);
 // Mean over all rows of -log softmax(logits)[target]. Saves logits, targets and the log-sum-exp.

@@ -133,6 +133,8 @@ Tensor gelu(const Tensor& x, bool by_tanh) { return at::gelu(x, by_tanh ? "tanh"
 Tensor gelu_backward(const Tensor& g, const Tensor& x, bool by_tanh) {
   return at::gelu_backward(g, x, by_tanh ? "tanh" : "none");
 }
+Tensor relu(const Tensor& x) { return at::relu(x); }
+Tensor relu_backward(const Tensor& g, const Tensor& y) { return at::threshold_backward(g, y, 0); }
 Tensor mean_steps(const Tensor& x) { return x.mean(1); }
 Tensor mean_steps_backward(const Tensor& g, int64_t steps) {
   return (g / static_cast<double>(steps)).unsqueeze(1).expand({g.size(0), steps, g.size(1)}).contiguous();

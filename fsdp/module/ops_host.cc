@@ -239,6 +239,22 @@ Tensor gelu_backward(const Tensor& g, const Tensor& x, bool by_tanh) {
   kernels::gelu_backward(o.in(g), o.in(x), x.numel(), by_tanh, o.out(dx));
   return dx;
 }
+Tensor relu(const Tensor& x) {
+  Tensor y = fresh(x.sizes(), x);
+  Operands o("relu");
+  const float* const from = o.in(x);
+  float* const to = o.out(y);
+  for (int64_t i = 0; i < x.numel(); ++i) to[i] = from[i] > 0.0f ? from[i] : 0.0f;
+  return y;
+}
+Tensor relu_backward(const Tensor& g, const Tensor& y) {
+  Tensor dx = fresh(y.sizes(), y);
+  Operands o("relu_backward");
+  const float *const from = o.in(g), *const result = o.in(y);
+  float* const to = o.out(dx);
+  for (int64_t i = 0; i < y.numel(); ++i) to[i] = result[i] > 0.0f ? from[i] : 0.0f;
+  return dx;
+}
 
 Tensor embedding(const Tensor& w, const Tensor& ids) {
   auto sizes = ids.sizes().vec();

@@ -72,6 +72,8 @@ Pair swiglu_backward(const Tensor&, const Tensor& gate, const Tensor& up) {
 }
 Tensor gelu(const Tensor& x, bool) { return fresh(x.sizes(), x); }
 Tensor gelu_backward(const Tensor&, const Tensor& x, bool) { return fresh(x.sizes(), x); }
+Tensor relu(const Tensor& x) { return fresh(x.sizes(), x); }
+Tensor relu_backward(const Tensor&, const Tensor& y) { return fresh(y.sizes(), y); }
 Tensor mean_steps(const Tensor& x) { return fresh({x.size(0), x.size(2)}, x); }
 Tensor mean_steps_backward(const Tensor& g, int64_t steps) { return fresh({g.size(0), steps, g.size(1)}, g); }
 Tensor embedding(const Tensor& w, const Tensor& ids) {

@@ -164,7 +164,8 @@ std::string header(const Policy& policy, const std::string& what, const std::vec
   const CaseSettings& c = policy.settings;
   std::string out = fmt::format(
       "# {} found by shardscope: case {}\n# model {}{}, {} ranks, wrap {}, strategy {}: {} units\n", what, case_id(c),
-      model_name(c.model), c.set.empty() ? "" : " (" + c.set + ")", c.world, c.wrap, c.strategy, policy.plan.units.size());
+      model_name(c.model), c.set.empty() ? "" : " (" + c.set + ")", c.world, c.wrap, c.strategy,
+      policy.plan.units.size());
   for (const std::string& n : notes) out += "# Note: " + n + "\n";
   return out;
 }

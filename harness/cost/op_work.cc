@@ -136,7 +136,7 @@ const std::map<std::string_view, Work>& table() {
       {"relative_bias", elementwise<2>},
       {"relative_bias_backward", elementwise_backward<2>},
       {"relu", elementwise<1>},
-      {"threshold_backward", elementwise_backward<1>},
+      {"relu_backward", elementwise_backward<1>},
       {"rope", rope},
       {"embedding", embedding},
       {"embedding_backward", embedding_backward},

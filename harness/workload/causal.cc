@@ -2,7 +2,6 @@
 
 #include "fsdp/module/counting_allocator.h"
 #include "fsdp/module/tensor_device.h"
-#include "fsdp/module/tensor_device.h"
 #include "fsdp/module/torch.h"
 
 namespace harness {

@@ -173,7 +173,9 @@ json parse_document(const std::string& text, const std::string& path) {
   try {
     document = json::parse(text);
   } catch (const json::exception& e) {
-    throw ConfigError("[model] " + path + " is not JSON: " + e.what() + "; give the config.json of the model");
+    const std::string what = e.what();  // "[json.exception.parse_error.101] parse error at line ..."
+    throw ConfigError("[model] " + path + " is not JSON: " + what.substr(what.find("] ") + 2) +
+                      "; give the config.json of the model");
   }
   if (!document.is_object()) throw ConfigError("[model] " + path + " is not a JSON object; give a config.json");
   return document;

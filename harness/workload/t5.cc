@@ -102,7 +102,7 @@ class Dense final : public fsdp::Module {
  protected:
   Tensors forward(Tensors inputs) override {
     if (up_ == nullptr) {
-      inputs[0] = at::relu(gate_(std::move(inputs[0])));
+      inputs[0] = ops::relu(gate_(std::move(inputs[0])));
       return down_(std::move(inputs));
     }
     Tensors x = ops::fork(inputs[0], 2);

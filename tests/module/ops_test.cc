@@ -214,6 +214,9 @@ TEST_F(Operators, Activations) {
   expect_same(
       {random({2, 5, 70})}, [](const Inputs& i) { return ops::gelu(i[0], true); },
       [](const Inputs& i) { return at::gelu(i[0], "tanh"); });
+  expect_same(
+      {random({2, 5, 70})}, [](const Inputs& i) { return ops::relu(i[0]); },
+      [](const Inputs& i) { return at::relu(i[0]); });
 }
 
 TEST_F(Operators, EmbeddingAddsTheGradientsOfRepeatedIds) {

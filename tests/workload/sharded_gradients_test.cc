@@ -220,6 +220,25 @@ TEST(ShardedGradients, OfEveryFamilyEqualTheUnshardedOnes) {
   }
 }
 
+// What passes from block to block beside the activations: the bias of the first, what the encoder gave.
+TEST(ShardedGradients, OfT5DoNotDependOnWhereUnitsBegin) {
+  const ModelSettings m = small("t5", true);
+  Case c;
+  const Gradients want = unsharded(m, c);
+  for (const std::string wrap : {"blocks:2", "class:Linear", "class:Linear,Embedding", "class:T5Attention,T5Stack"}) {
+    for (const auto strategy : {fsdp::Strategy::kFullShard, fsdp::Strategy::kShardGradOp, fsdp::Strategy::kNoShard}) {
+      for (const bool again : {false, true}) {
+        for (const auto prefetch : {fsdp::BackwardPrefetch::kPre, fsdp::BackwardPrefetch::kNone}) {
+          SCOPED_TRACE(wrap + " " + std::string(fsdp::name_of(strategy)) + (again ? ", computed again" : ""));
+          c.wrap = wrap, c.unit.strategy = strategy, c.checkpoint = again;
+          c.schedule.backward_prefetch = prefetch;
+          EXPECT_EQ(sharded(m, c), want);
+        }
+      }
+    }
+  }
+}
+
 // Parameters that do not train: in every unit, a unit in the middle, the units from the start on.
 constexpr const char* kFrozen[] = {"*norm.weight+*q_proj.weight", "model.layers.1.*", "*embed_tokens.*+*.0.*+*.1.mlp*"};
 

@@ -21,7 +21,7 @@ ModelSettings model(const std::string& family) {
   m.family = family;
   m.layers = 3, m.dim = 64, m.heads = 4, m.kv_heads = family == "llama" ? 2 : 4, m.ffn = 176, m.vocab = 131, m.seq = 32;
   m.positions = 40, m.classes = 50;
-  if (family == "t5") m.decoder_layers = 2, m.head_dim = 24, m.gated = true;
+  if (family == "t5") m.decoder_layers = 2, m.head_dim = 24;
   return m;
 }
 
@@ -41,6 +41,7 @@ struct Asked {
   int accumulate = 1;
   bool sync_every = false, checkpoint = false;
   std::optional<double> clip;
+  fsdp::SchedulerOptions schedule;
 };
 
 Measured measure(const ModelSettings& m, bool meta, const fsdp::UnitPlan& plan, fsdp::Device& device,
@@ -53,6 +54,7 @@ Measured measure(const ModelSettings& m, bool meta, const fsdp::UnitPlan& plan, 
   s.meta = meta;
   s.accumulate = asked.accumulate, s.sync_every = asked.sync_every, s.checkpoint = asked.checkpoint;
   s.clip = asked.clip;
+  s.scheduler = asked.schedule;
   {
     Trainer trainer(s, plan, device, collectives, meter);
     result.resident = meter.live();
@@ -165,8 +167,8 @@ void expect_predicted(const ModelSettings& m, const Setting& s) {
       bytes.push_back(fsdp::unit_bytes(unit, tree, s.world, 8));
       traits.push_back(fsdp::unit_traits(unit, bytes.back(), s.world));
     }
-    const auto want = fsdp::predict_memory(traits, bytes, fsdp::make_script(tree, plan, s.asked.checkpoint), {},
-                                           s.world, {s.asked.accumulate, s.asked.sync_every});
+    const auto want = fsdp::predict_memory(traits, bytes, fsdp::make_script(tree, plan, s.asked.checkpoint),
+                                           s.asked.schedule, s.world, {s.asked.accumulate, s.asked.sync_every});
     const Measured meta = on_meta(m, plan, s.world, s.asked);
     for (const auto c : {MemoryCategory::kParameters, MemoryCategory::kGradients, MemoryCategory::kOptimizer,
                          MemoryCategory::kUnsharded, MemoryCategory::kReduce})
@@ -186,9 +188,17 @@ TEST(StepMemory, OfEveryFamilyIsWhatThePlanPredictsInBothWorlds) {
     ModelSettings m = model(family.name);
     expect_predicted(m, {"full", 2, {}, {}});
     expect_predicted(m, {"again", 2, {.layout = fsdp::Layout::kPerParameter}, {.checkpoint = true}});
-    m.tied = true;
+    m.tied = m.gated = true;
     expect_predicted(m, {"half", 2, {.param_dtype = fsdp::Dtype::kBFloat16}, {.accumulate = 2}});
   }
+}
+
+TEST(StepMemory, OfT5IsWhatThePlanPredictsWithoutPrefetch) {
+  fsdp::SchedulerOptions on_demand;
+  on_demand.forward_prefetch = 0;
+  on_demand.backward_prefetch = fsdp::BackwardPrefetch::kNone;
+  on_demand.reduce_scatter_slots = 1;
+  expect_predicted(model("t5"), {"full", 2, {}, {.schedule = on_demand}});
 }
 
 TEST(StepMemory, OfModelsThatTrainInPartIsWhatThePlanPredicts) {

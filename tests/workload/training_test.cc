@@ -9,6 +9,7 @@
 
 #include "fsdp/core/errors.h"
 #include "fsdp/plan/wrap_policy.h"
+#include "harness/workload/describe.h"
 #include "harness/workload/trainer.h"
 #include "tests/module/ranks.h"
 
@@ -96,6 +97,24 @@ TEST(Training, MicroBatchesAndRanksAreTheSameGlobalBatch) {
   const Curve want = train(job_of(1, 4), 4);
   expect_near(train(job_of(2, 2), 4), want);
   for (const Job& r : ways_to_share(4)) expect_near(train(r, 4), want);
+}
+
+TEST(Training, LossesOfEveryFamilyFallAndDoNotDependOnTheRanks) {
+  for (const Family& family : families()) {
+    SCOPED_TRACE(family.name);
+    const auto job = [&](int world, int accumulate) {
+      Job r = job_of(world, accumulate);
+      ModelSettings& m = r.settings.model;
+      m.family = family.name;
+      m.kv_heads = m.heads, m.positions = 9, m.classes = 5, m.rotary_pct = 0.5;
+      r.wrap = "sublayer";
+      return r;
+    };
+    const Curve alone = train(job(1, 4), 5);
+    EXPECT_LT(alone.losses.back(), alone.losses.front());
+    for (std::size_t s = 1; s < 5; ++s) EXPECT_LT(alone.losses[s], alone.losses[s - 1]) << "step " << s;
+    expect_near(train(job(4, 1), 5), alone);
+  }
 }
 
 TEST(Training, TheNormIsGlobalAndGradientsAreClippedToIt) {  // case C20
