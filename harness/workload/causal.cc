@@ -53,7 +53,6 @@ std::unique_ptr<fsdp::Module> build_causal(const CausalNames& names, const Model
     positions = at::empty({1, m.seq}, at::TensorOptions().dtype(at::kLong).device(meta ? at::kMeta : at::kCPU));
     for (std::int64_t t = 0; t < m.seq && !meta; ++t) positions.mutable_data_ptr<std::int64_t>()[t] = t;
     if (!meta) positions = fsdp::on_tensor_device(positions);
-    if (!meta) positions = fsdp::on_tensor_device(positions);
   }
   auto model = std::make_unique<CausalLm>(names, m, std::move(positions));
   add_blocks(model->blocks());
