@@ -355,7 +355,8 @@ std::string report_json(const std::vector<ReportInput>& inputs, const ReportOpti
   json.end_array();
   write_predictions(json, inputs);
   // Last, so that timelines can take what everything else leaves.
-  const std::size_t used = json.text().size();
+  std::size_t used = json.text().size();
+  for (const ReportInput& input : inputs) used += 300 + 16 * input.cases.size();  // counts, quotes, uncertainties
   const std::size_t left = options.data_budget > used ? options.data_budget - used : 0;
   const std::size_t share = std::min(options.timeline_budget, left) / std::max<std::size_t>(1, inputs.size());
   json.key("timelines").begin_array();

@@ -1,5 +1,5 @@
-// dump_page CASES FILE.html [hostile|two|clean|eight|predicted|compare|unlike]: writes the page of a synthetic sweep, or
-// of a comparison of two; for the browser tests and for eyes.
+// dump_page CASES FILE.html [hostile|two|clean|eight|predicted|compare|unlike]: writes the page of a synthetic sweep,
+// or of a comparison of two; for the browser tests and for eyes.
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
