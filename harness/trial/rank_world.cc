@@ -134,7 +134,9 @@ class RankWorld::Impl {
     } catch (const fsdp::OutOfMemory& e) {
       const std::string figures = backend_->memory_figures();
       if (figures.empty()) throw;
-      throw fsdp::OutOfMemory(e.what() + ("; " + figures), e.cause, e.requested, meter_.live(), e.budget);
+      const std::string cause =
+          !e.cause.empty() ? e.cause : meter_.describe(meter_.context(), fsdp::MemoryCategory::kReduce);
+      throw fsdp::OutOfMemory(e.what() + ("; " + figures), cause, e.requested, meter_.live(), e.budget);
     } catch (const c10::OutOfMemoryError&) {
       const std::string cause = meter_.describe(meter_.context(), fsdp::MemoryCategory::kActivations);
       throw fsdp::OutOfMemory("[memory] " + cause + ": no memory left on the device; " + backend_->memory_figures(),
