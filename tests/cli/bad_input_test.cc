@@ -111,7 +111,8 @@ TEST(BadInput, WhatIsNoResultDirectory) {
 
 TEST(BadInput, WhatThisMachineCannotDoHasItsRemedyAndItsOwnCode) {
   expect_one_sentence(call({"run", "--device", "cuda"}), 3,
-                      harness::built_with_cuda() ? "GPU" : "this shardscope is built without CUDA; build it with", "cuda");
+                      harness::built_with_cuda() ? "GPU" : "this shardscope is built without CUDA; build it with",
+                      "cuda");
   expect_one_sentence(call({"run"}, {{"SHARDSCOPE_RANK", "/nowhere/rank"}}), 3, "/nowhere/rank", "no rank program");
   const std::string dir = cli_test::fresh_directory("cannot");
   std::filesystem::create_directories(dir);
@@ -121,11 +122,22 @@ TEST(BadInput, WhatThisMachineCannotDoHasItsRemedyAndItsOwnCode) {
   std::filesystem::remove_all(dir);
 }
 
-TEST(BadInput, ALauncherThatIsNotSupportedIsSaidAtOnce) {
+TEST(BadInput, ALaunchersContractThatIsNotCompleteIsSaidAtOnce) {
   expect_one_sentence(call({"run"}, {{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}}), 2,
-                      "started as rank 1 of 2 by mpi", "shardscope alone");
+                      "does not say where rank 0 listens", "MASTER_ADDR");
   expect_one_sentence(call({"run"}, {{"OMPI_COMM_WORLD_SIZE", "2"}}), 2, "without OMPI_COMM_WORLD_RANK", "mpirun");
   expect_one_sentence(call({"run"}, {{"TORCHELASTIC_RUN_ID", "x"}}), 2, "without RANK, WORLD_SIZE", "torchrun");
+}
+
+TEST(BadInput, ASweepOfManyCasesIsNoRankOfALauncher) {
+  const std::string file = testing::TempDir() + "launched.yaml";
+  cli_test::write_file(file, "axes: {seed: [0, 1]}\n");
+  expect_one_sentence(call({"sweep", file, "-o", testing::TempDir() + "launched_out"}, {{"RANK", "0"},
+                                                                                        {"WORLD_SIZE", "2"},
+                                                                                        {"LOCAL_RANK", "0"},
+                                                                                        {"MASTER_ADDR", "127.0.0.1"},
+                                                                                        {"MASTER_PORT", "29500"}}),
+                      2, "has started 2 ranks of a sweep of 2 cases", "--nodes");
 }
 
 }  // namespace
