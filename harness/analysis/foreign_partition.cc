@@ -117,7 +117,7 @@ void ForeignSweep::add(const DeviceOp& op) {
   ++window().operations;
   const unsigned bit = bit_of(op);
   ++running_[bit_index(bit)];
-  endings_.push({op.end, op.begin, out_.whole.partition.communication, op.name, op.shape, bit});
+  endings_.push({op.end, op.begin, passed_, op.name, op.shape, op.collective, bit});
   if (bit & kRunsModel) savings_.model(op.begin, op.launch_begin);
   if (bit == kRunsCompute && op.unit != fsdp::kNoUnit) unit_row(op).compute_ns += op.end - op.begin;
   if (bit == kRunsCommunication) {
@@ -150,6 +150,8 @@ void ForeignSweep::count(const DeviceOp& op) {
   use.communication += op.cls == OpClass::kCommunication;
   use.compute += op.cls == OpClass::kCompute || op.cls == OpClass::kOptimizer;
   use.copies += op.cls == OpClass::kCopy;
+  use.all_gathers += op.cls == OpClass::kCommunication && op.collective == SpanKind::kAllGather;
+  use.reduce_scatters += op.cls == OpClass::kCommunication && op.collective == SpanKind::kReduceScatter;
   c.memcpys += op.kind == OpKind::kMemcpy;
   c.memsets += op.kind == OpKind::kMemset;
   c.communication += op.cls == OpClass::kCommunication;
@@ -174,10 +176,37 @@ void ForeignSweep::end_one() {
   const Ending& e = endings_.top();
   --running_[bit_index(e.bit)];
   if (e.bit == kRunsCommunication) std::erase_if(collectives_, [&](const DeviceOp& c) { return c.end <= now_; });
-  if (e.bit == kRunsCompute) {
-    kernel_times_.add(e.name, e.shape, e.end - e.begin, out_.whole.partition.communication - e.communicated);
+  const Nanos ns = e.end - e.begin, beside = passed_.collective - e.since.collective;
+  RowOverlap& o = out_.row_overlap;
+  if (e.bit == kRunsCompute) kernel_times_.add(e.name, e.shape, ns, beside);
+  if (e.bit == kRunsCommunication) {
+    o.communication += ns;
+    o.communication_communication += passed_.collectives - e.since.collectives;
+    o.communication_compute += passed_.kernel - e.since.kernel;
+    if (e.collective == SpanKind::kAllGather || e.collective == SpanKind::kReduceScatter) {
+      KindTimes& k = e.collective == SpanKind::kAllGather ? out_.all_gather : out_.reduce_scatter;
+      ++k.operations;
+      k.ns += ns;
+      k.hidden_ns += passed_.model - e.since.model;
+    }
+  } else if (e.bit & kRunsKernels) {
+    o.compute += ns;
+    o.compute_communication += beside;
+    o.compute_compute += passed_.kernels - e.since.kernels;
   }
   endings_.pop();
+}
+
+void ForeignSweep::pass(unsigned set, Nanos ns) {
+  int kernels = 0;
+  for (const unsigned bit : {kRunsCompute, kRunsOptimizer, kRunsCopyKernel}) kernels += running_[bit_index(bit)];
+  const int collectives = running_[bit_index(kRunsCommunication)];
+  passed_.kernel += kernels > 0 ? ns : 0;
+  passed_.kernels += kernels > 1 ? ns : 0;
+  passed_.collective += collectives > 0 ? ns : 0;
+  passed_.collectives += collectives > 1 ? ns : 0;
+  passed_.model += (set & kRunsModel) != 0 ? ns : 0;
+  out_.concurrent_collectives |= collectives > 1;
 }
 
 void ForeignSweep::segment(Nanos begin, Nanos end) {
@@ -189,6 +218,7 @@ void ForeignSweep::segment(Nanos begin, Nanos end) {
     return;
   }
   const Nanos ns = end - begin;
+  pass(set, ns);
   ForeignStep& w = window();
   for (ForeignStep* s : {&w, &out_.whole}) {
     s->running.by_set[set] += ns;

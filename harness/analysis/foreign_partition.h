@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "harness/analysis/annotations.h"
+#include "harness/analysis/device_counts.h"
 #include "harness/analysis/device_trace.h"
 #include "harness/analysis/foreign_savings.h"
 #include "harness/analysis/interval_set.h"
@@ -37,20 +38,6 @@ struct ForeignStep {
   void add(const ForeignStep& other);  // sums; labels and times stay
 };
 
-struct ForeignCounts {
-  std::int64_t kernels = 0, memcpys = 0, memsets = 0, communication = 0, optimizer = 0, annotated_copies = 0,
-               emulated = 0;
-  std::int64_t without_launch = 0;
-  std::int64_t before_launch = 0;  // begin before their launch call began: clocks; taken as launched at once
-};
-
-// What runs on one stream.
-struct StreamUse {
-  std::int32_t stream = 0;
-  std::int64_t compute = 0, communication = 0, copies = 0;  // operations
-  fsdp::Nanos exposed = 0;                                  // charged to its collectives
-};
-
 // The longest stretch in which no model work runs: where a remedy would gain most.
 struct CriticalStretch {
   fsdp::Nanos begin = 0, end = 0;
@@ -70,6 +57,9 @@ struct ForeignPartition {
   CriticalStretch stretch;
   std::vector<UnitMetrics> units;  // by unit and pass; unit -1: collectives that no annotation names
   std::optional<Slowdown> slowdown;
+  RowOverlap row_overlap;
+  KindTimes all_gather, reduce_scatter;
+  bool concurrent_collectives = false;  // two ran at once
   fsdp::Nanos kernels_begin = 0, kernels_end = 0;
   bool has_steps = false;
 
@@ -114,10 +104,16 @@ class ForeignSweep {
   UnitMetrics& unit_row(const DeviceOp& op);
   void end_one();
 
+  // Time so far with at least one or two kernels, collectives, and with model work.
+  struct Passed {
+    fsdp::Nanos kernel = 0, kernels = 0, collective = 0, collectives = 0, model = 0;
+  };
+  void pass(unsigned set, fsdp::Nanos ns);
   struct Ending {
     fsdp::Nanos end, begin;
-    fsdp::Nanos communicated;  // time with communication until it began
+    Passed since;  // until it began
     std::uint32_t name, shape;
+    fsdp::SpanKind collective;
     unsigned bit;
     bool operator>(const Ending& o) const { return end > o.end; }
   };
@@ -139,6 +135,7 @@ class ForeignSweep {
   std::map<std::int32_t, StreamUse> streams_;
   CriticalStretch open_stretch_;
   fsdp::Nanos charged_most_ = 0;
+  Passed passed_;
   SavingBound savings_;
   KernelTimes kernel_times_;
 };

@@ -22,6 +22,14 @@ struct RunningTimes {
   fsdp::Nanos both(unsigned a, unsigned b) const;  // something of a and something of b
   void add(const RunningTimes& other);
 };
+// By row, not by union, as Nsight Systems' recipe nccl_gpu_overlap_trace counts: of each kernel the time beside other
+// communication kernels and beside other compute kernels, summed, of the sum of the kernels' times.
+struct RowOverlap {
+  fsdp::Nanos communication = 0, compute = 0;  // sums of the kernels' times
+  fsdp::Nanos communication_communication = 0, communication_compute = 0;
+  fsdp::Nanos compute_communication = 0, compute_compute = 0;
+};
+
 inline constexpr unsigned kRunsModel = kRunsCompute | kRunsOptimizer;
 inline constexpr unsigned kRunsKernels = kRunsModel | kRunsCopyKernel;
 

@@ -129,6 +129,14 @@ Json convention_json(const RowAnalysis& row, Convention c) {
          {"idle_ns", t.idle},
          {"span_ns", t.span},
          {"overlap_pct", percent(t.overlap_pct)}};
+    const RowOverlap& o = row.partition.row_overlap;
+    auto pct = [](fsdp::Nanos part, fsdp::Nanos all) {
+      return all > 0 ? percent(100.0 * static_cast<double>(part) / static_cast<double>(all)) : Json(nullptr);
+    };
+    j["recipe"] = {{"communication_communication_pct", pct(o.communication_communication, o.communication)},
+                   {"communication_compute_pct", pct(o.communication_compute, o.communication)},
+                   {"compute_communication_pct", pct(o.compute_communication, o.compute)},
+                   {"compute_compute_pct", pct(o.compute_compute, o.compute)}};
   } else if (c == Convention::kHta && row.hta) {
     const HtaResult& t = *row.hta;
     j["operations"] = t.operations;

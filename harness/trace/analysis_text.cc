@@ -73,7 +73,7 @@ std::string partition_table(const RowAnalysis& row) {
     if (row.total.partition.classes[static_cast<std::size_t>(i)] != 0) columns.push_back(i);
   }
   Table t;
-  std::vector<std::string> head{"us"}, sums{"total"}, shares{""};
+  std::vector<std::string> head{"step, in us"}, sums{"total"}, shares{""};
   const Nanos length = sum(row.total.partition.classes);
   head.push_back("length");
   sums.push_back(micros(length));
@@ -121,7 +121,8 @@ std::string findings_text(const RowAnalysis& row) {
   const Nanos length = sum(row.total.partition.classes);
   const std::string whose = row.partition.has_steps ? "the step" : "the trace";
   for (const AnalysisFinding& f : row.findings) {
-    out += "  finding: " + f.text + ": " + micros(f.ns / steps) + " us" + (steps > 1 ? " a step" : "");
+    out += "  finding: " + f.text;
+    if (f.ns > 0) out += ": " + micros(f.ns / steps) + " us" + (steps > 1 ? " a step" : "");
     if (f.saved_ns && *f.saved_ns == 0) {
       out += "; hiding it alone would not make " + whose + " shorter";
     } else if (f.saved_ns) {
@@ -188,6 +189,12 @@ std::string convention_text(const RowAnalysis& row, Convention c) {
               {"idle", micros(x.idle), share(x.idle, x.span)},
               {"span", micros(x.span), ""},
               {"overlap of communication", x.overlap_pct ? percent(*x.overlap_pct) : "none", ""}};
+    const RowOverlap& o = row.partition.row_overlap;
+    auto of = [](Nanos part, Nanos all) { return all > 0 ? share(part, all) : std::string("none"); };
+    t.rows.push_back({"by the recipe nccl_gpu_overlap_trace", "beside communication", "beside compute"});
+    t.rows.push_back({"  communication kernels", of(o.communication_communication, o.communication),
+                      of(o.communication_compute, o.communication)});
+    t.rows.push_back({"  compute kernels", of(o.compute_communication, o.compute), of(o.compute_compute, o.compute)});
   } else if (c == Convention::kHta && row.hta) {
     const HtaResult& x = *row.hta;
     const auto number = [&](std::int64_t v) { return x.nanoseconds ? micros(v) : std::to_string(v); };

@@ -23,9 +23,39 @@ std::string unit_name(fsdp::UnitId unit, const std::vector<std::string>& names) 
                                                                     : std::string();
 }
 
+namespace {
+
+double hidden_pct(const KindTimes& k) {
+  return k.ns > 0 ? 100.0 * static_cast<double>(k.hidden_ns) / static_cast<double>(k.ns) : 0;
+}
+
+// What orders collectives that could overlap. They claim no time: what is exposed is claimed by unit.
+void add_ordering(const ForeignPartition& p, std::vector<AnalysisFinding>& out) {
+  const bool enough = p.all_gather.operations >= 3 && p.reduce_scatter.operations >= 3;
+  const bool apart = std::none_of(p.streams.begin(), p.streams.end(), [](const StreamUse& s) {
+    return (s.all_gathers > 0 && s.reduce_scatters > 0) || (s.compute > 0 && s.communication > 0);
+  });
+  if (!enough || !apart) return;
+  const double gathers = hidden_pct(p.all_gather), reduces = hidden_pct(p.reduce_scatter);
+  if (gathers >= 99 && reduces <= 1) {
+    out.push_back(
+        {"hardware_queues",
+         "all-gathers are hidden, reduce-scatters run only while compute pauses: check the number of hardware "
+         "queues (CUDA_DEVICE_MAX_CONNECTIONS) before the network"});
+  } else if (!p.concurrent_collectives) {
+    out.push_back(
+        {"never_concurrent",
+         "all-gathers and reduce-scatters are never concurrent although on different streams: one communicator "
+         "orders them; a second one lets them overlap and costs its buffers"});
+  }
+}
+
+}  // namespace
+
 std::vector<AnalysisFinding> findings_of(const RowAnalysis& row) {
   std::vector<AnalysisFinding> out;
   const ForeignPartition& p = row.partition;
+  add_ordering(p, out);
   Nanos claimed = 0;
   for (const StreamUse& s : p.streams) {
     // A barrier or two on the compute stream is no finding.

@@ -87,6 +87,7 @@ RowAnalysis row_of(const std::vector<Span>& spans, const AnalyzeOptions& options
   ForeignPartition& p = row.partition;
   p.counts = ran.counts;
   p.slowdown = ran.slowdown;
+  p.row_overlap = ran.row_overlap;
   p.whole.operations = ran.whole.operations;
   p.has_steps = true;
   for (const StepPartition& s : partition_steps(spans)) {

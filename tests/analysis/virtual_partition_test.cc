@@ -56,6 +56,24 @@ TEST(VirtualPartition, CommunicationBoundBackward) {
   EXPECT_EQ(p.classes[static_cast<int>(PartitionClass::kExposedReduceScatter)], 7);
 }
 
+// V36: five units, the reduce-scatter of unit 3 takes 25. A compute that lacks a slot for its reduce waits for memory;
+// on one communicator the gather behind that reduce is what is waited for, whatever the slots.
+TEST(VirtualPartition, V36SlotsOfReduceScatterAreMemoryWait) {
+  const auto backward = [](int slots, bool own) {
+    std::vector<Costs> costs(5, {2, 5, 10, 2});
+    costs[3].reduce = 25;
+    SchedulerOptions o = mode(1, BackwardPrefetch::kPre);
+    o.max_inflight = {GateLimit::Kind::kNone, 0};
+    o.reduce_scatter_slots = slots;
+    return steady_step(std::move(costs), o, own);
+  };
+  const std::string forward = ", exposed_all_gather_forward 2, exposed_all_gather_backward ";
+  EXPECT_EQ(backward(1, true), "compute 43, overlapped 32" + forward + "2, exposed_reduce_scatter 2, memory_wait 15");
+  EXPECT_EQ(backward(2, true), "compute 33, overlapped 42" + forward + "2, exposed_reduce_scatter 2, memory_wait 5");
+  EXPECT_EQ(backward(5, true), "compute 28, overlapped 47" + forward + "2, exposed_reduce_scatter 2");
+  EXPECT_EQ(backward(5, false), "compute 45, overlapped 30" + forward + "19, exposed_reduce_scatter 2");
+}
+
 // n equal units that hide their communication: exactly g, g and r are exposed, whatever n.
 TEST(VirtualPartition, ClosedFormForManyUnits) {
   for (int n : {1, 2, 8, 64}) {

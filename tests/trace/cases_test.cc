@@ -26,6 +26,46 @@ std::string refusal(const std::vector<std::string>& paths) {
   return "accepted";
 }
 
+// --- C07: one hardware queue ---
+
+// Compute on stream 7 but for ten gaps of 1 ms; gathers on 20 under compute, reduces on 24 exactly in the gaps.
+TEST(C07, ReducesThatRunOnlyInTheGapsPointToTheHardwareQueues) {
+  KinetoText t;
+  for (int i = 0; i < 10; ++i) {
+    const int z = 5000 * i;
+    t.kernel("gemm", 7, std::to_string(z), "4000")
+        .kernel("ncclDevKernel_AllGather", 20, std::to_string(z + 100), "900");
+    t.kernel("ncclDevKernel_ReduceScatter_Sum", 24, std::to_string(z + 4000), "1000");
+  }
+  t.kernel("gemm", 7, "50000", "100");
+  const Json r = analyze_json({t.write("c07.json")})["rows"][0];
+  EXPECT_EQ(r["partition"]["exposed_reduce_scatter_ns"], 10'000'000);
+  EXPECT_EQ(r["partition"]["exposed_other_ns"], 0);
+  EXPECT_EQ(r["findings"][0]["kind"], "hardware_queues");
+  EXPECT_NE(r["findings"][0]["text"].get<std::string>().find("check the number of hardware queues"), std::string::npos);
+}
+
+// --- C08: two streams, one communicator ---
+
+KinetoText gathers_and_reduces(int reduce_begin) {
+  KinetoText t;
+  for (int i = 0; i < 4; ++i) {
+    const int z = 1000 * i;
+    t.kernel("gemm", 7, std::to_string(z), "800").kernel("ncclDevKernel_AllGather", 20, std::to_string(z + 100), "200");
+    t.kernel("ncclDevKernel_ReduceScatter_Sum", 24, std::to_string(z + reduce_begin), "200");
+  }
+  return t;
+}
+
+TEST(C08, CollectivesOfTwoStreamsThatNeverMeetAreSaidToBeOrdered) {
+  const Json apart = analyze_json({gathers_and_reduces(300).write("c08a.json")})["rows"][0]["findings"];
+  ASSERT_EQ(apart.size(), 1u);
+  EXPECT_EQ(apart[0]["kind"], "never_concurrent");
+  EXPECT_NE(apart[0]["text"].get<std::string>().find("never concurrent although on different streams"),
+            std::string::npos);
+  EXPECT_TRUE(analyze_json({gathers_and_reduces(299).write("c08b.json")})["rows"][0]["findings"].empty());
+}
+
 // --- C22: durations that cannot be true ---
 
 TEST(C22, ImpossibleRecordsAreSetAsideByReasonAndChangeNoTotal) {

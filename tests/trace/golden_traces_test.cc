@@ -88,6 +88,14 @@ HtaResult hta(const std::string& path, bool last, bool round = true) {
   return *analyze_traces(o).rows.at(0).hta;
 }
 
+TEST(GoldenDdp2Rank, QuadrantsOfTheNsysRecipe) {
+  const nlohmann::json j = analyze_json({data(kDdp)}, Convention::kNsys)["rows"][0]["convention"]["recipe"];
+  EXPECT_EQ(j["communication_compute_pct"], 15.6092);
+  EXPECT_EQ(j["compute_communication_pct"], 6.3266);
+  EXPECT_EQ(j["communication_communication_pct"], 0);
+  EXPECT_EQ(j["compute_compute_pct"], 0);
+}
+
 TEST(GoldenDdp2Rank, HtaWithItsRounding) {
   const HtaResult all = hta(data(kDdp), true);
   EXPECT_NEAR(*all.overlap_pct, 15.14, 0.005);
