@@ -27,8 +27,8 @@ struct TrainerSettings {
   bool checkpoint = false;     // activations of each block are computed again in backward
   std::optional<double> clip;  // global gradient norm
   std::uint64_t seed = 0;
-  std::string optimizer = "adamw";  // or "sgd"
-  bool meta = false;                // tensors without memory: the virtual world
+  std::string optimizer = "adamw";        // or "sgd"
+  bool meta = false;                      // tensors without memory: the virtual world
   fsdp::TensorDevice* tensors = nullptr;  // where they live, if not in host memory; outlives the trainer
   fsdp::SchedulerOptions scheduler;
 };
