@@ -240,6 +240,24 @@ std::string file_text(const FileAnalysis& f) {
   return out;
 }
 
+// What the collectives cost: moving data, and waiting for the last rank. Waits below the uncertainty are left out.
+std::string waits_text(const Alignment& a) {
+  Nanos transfer = 0;
+  std::vector<Nanos> waited(a.clocks.size(), 0);
+  for (const AlignedCollective& c : a.collectives) {
+    transfer += c.transfer;
+    if (c.start_skew < a.uncertainty) continue;
+    for (std::size_t r = 0; r < waited.size(); ++r) waited[r] += c.waits[r];
+  }
+  std::string out =
+      "  transfer (the shortest over ranks) " + micros(transfer) + " us in all; waited for the last to come:";
+  for (std::size_t r = 0; r < waited.size(); ++r) {
+    out +=
+        std::string(r > 0 ? "," : "") + " rank " + std::to_string(a.clocks[r].rank) + " " + micros(waited[r]) + " us";
+  }
+  return out + "\n";
+}
+
 std::string alignment_text(const Alignment& a) {
   if (!a.aligned) return "";
   std::string out = "clocks aligned by the end of " + std::to_string(a.collectives.size()) +
@@ -252,7 +270,7 @@ std::string alignment_text(const Alignment& a) {
   if (a.mean_skew) {
     out += "  start skew: mean " + micros(*a.mean_skew) + ", median " + micros(*a.median_skew) + " us; rank " +
            std::to_string(*a.straggler) + " is last in " + std::to_string(a.straggler_last) + " of " +
-           std::to_string(a.collectives.size()) + "\n";
+           std::to_string(a.collectives.size()) + "\n" + waits_text(a);
   } else {
     out += "  start skew: unknown, below the uncertainty\n";
   }

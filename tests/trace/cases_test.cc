@@ -318,6 +318,12 @@ TEST(C26, OffsetArrivalWaitAndTransfer) {
   EXPECT_EQ(first["transfer_ns"], 30'000);
   EXPECT_EQ(first["last_rank"], 1);
   EXPECT_EQ(j["alignment"]["straggler"], 1);
+  // Rank 0 waits 470 in the first and nothing known in the others; 30 + 10 + 10 of transfer.
+  EXPECT_NE(to_text(analyze({a, b}))
+                .find("transfer (the shortest over ranks) 50.000 us in all; waited for the last to "
+                      "come: rank 0 470.000 us, rank 1 0.000 us"),
+            std::string::npos)
+      << to_text(analyze({a, b}));
 }
 
 TEST(C26, DriftIsFitted) {
