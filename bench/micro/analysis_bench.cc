@@ -5,12 +5,12 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
+#include "fsdp/schedule/scripted_step.h"
 #include "harness/analysis/partition.h"
 #include "harness/trace/analyze.h"
 #include "reports/html.h"
-#include "tests/testing/synthetic_step.h"
-#include "tests/testing/synthetic_sweep.h"
 
 namespace {
 
@@ -64,10 +64,31 @@ void read_kineto(benchmark::State& state) {
 }
 BENCHMARK(read_kineto)->Unit(benchmark::kMillisecond);
 
+// A traced step of `units` units on the virtual clock, whose network takes as long as compute.
+std::vector<fsdp::Span> step_spans(int units, int rank) {
+  using namespace fsdp;
+  std::vector<UnitTraits> traits;
+  std::vector<UnitBytes> bytes;
+  for (int i = 0; i < units; ++i) {
+    traits.push_back({.name = "unit", .unsharded_bytes = 4096});
+    bytes.push_back({.parameters = 2048, .unsharded = 4096, .reduce = 4096, .gradient = 2048});
+  }
+  VirtualDevice device;
+  VirtualCollectives collectives(device, 2, [](const CollectiveCall&) { return Nanos{50'000}; });
+  MemoryMeter meter;
+  CountingUnitMemory memory(bytes, std::vector<bool>(bytes.size(), false), meter);
+  Scheduler scheduler(traits, {}, device, collectives, memory, &meter);
+  device.set_recording(true);
+  run_scripted_step(scheduler, device, 0, sequence_script(units), [&](Pass p, UnitId u) {
+    device.charge(Lane::kCompute, {SpanKind::kCompute, u, p, 0}, 60'000 + 100 * rank);
+  });
+  std::vector<Span> spans = device.take_spans();
+  for (Span& s : spans) s.rank = rank;
+  return spans;
+}
+
 void partition(benchmark::State& state) {
-  testing_support::SyntheticStep step;
-  for (int i = 0; i < state.range(0); ++i) step.units.push_back({"unit", 1'000'000});
-  const std::vector<fsdp::Span> spans = testing_support::synthetic_spans(step);
+  const std::vector<fsdp::Span> spans = step_spans(static_cast<int>(state.range(0)), 0);
   for (auto _ : state) benchmark::DoNotOptimize(harness::partition_steps(spans));
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(spans.size()));
   state.counters["ms_per_million_spans"] =
@@ -76,12 +97,41 @@ void partition(benchmark::State& state) {
 }
 BENCHMARK(partition)->Arg(33)->Arg(1000)->Arg(20'000);
 
+// 20 wraps, 5 depths of prefetch, 5 batches; the same step of 8 ranks in each.
+reports::ReportInput sweep_of_500() {
+  reports::ReportInput in;
+  in.sweep.name = "bench";
+  std::vector<fsdp::Span> spans;
+  for (int rank = 0; rank < 8; ++rank) {
+    const auto own = step_spans(25, rank);
+    spans.insert(spans.end(), own.begin(), own.end());
+  }
+  const auto first = harness::partition_steps(step_spans(25, 0)).at(0);
+  for (int i = 0; i < 500; ++i) {
+    harness::CaseRecord c;
+    c.id = "case-" + std::to_string(i);
+    c.axes = {{"wrap", "blocks:" + std::to_string(1 + i % 20)},
+              {"forward_prefetch", std::to_string(i / 20 % 5)},
+              {"batch", std::to_string(1 + i / 100)}};
+    c.settings = c.axes;
+    c.status = harness::Status::kOk;
+    c.units = 40 / (1 + i % 20) + 1;
+    c.step_ns = 1'000'000 + 1000 * (i * 37 % 101);
+    c.step_ci_low_ns = *c.step_ns - 5000, c.step_ci_high_ns = *c.step_ns + 5000;
+    c.samples.assign(9, *c.step_ns);
+    c.tokens_per_s = 1e9 / static_cast<double>(*c.step_ns) * (1 + i / 100);
+    c.peak_bytes = (100 + i % 20) << 20;
+    c.partition = first.classes, c.partition_details = first.details, c.traced_step_ns = first.end - first.begin;
+    c.spans = spans;
+    in.cases.push_back(std::move(c));
+  }
+  return in;
+}
+
 void report_of_500_cases(benchmark::State& state) {
-  testing_support::SyntheticOptions options;
-  options.cases = 500, options.ranks = 8;
-  const auto s = testing_support::synthetic_sweep(options);
+  const reports::ReportInput in = sweep_of_500();
   std::size_t bytes = 0;
-  for (auto _ : state) bytes = reports::report_html({{s.sweep, s.cases}}).size();
+  for (auto _ : state) bytes = reports::report_html({in}).size();
   state.counters["page_bytes"] = static_cast<double>(bytes);
 }
 BENCHMARK(report_of_500_cases)->Unit(benchmark::kMillisecond);
