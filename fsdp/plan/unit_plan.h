@@ -21,7 +21,7 @@ struct UnitOptions {
   Dtype param_dtype = Dtype::kFloat32;
   Dtype reduce_dtype = Dtype::kFloat32;
   std::optional<Dtype> output_dtype;  // what floating outputs are cast to when they leave the unit; absent: as they are
-  Layout layout = Layout::kFlat;  // of the whole plan; a plan file does not set it
+  Layout layout = Layout::kFlat;      // of the whole plan; a plan file does not set it
 };
 
 struct UnitSpec {

@@ -9,7 +9,7 @@ namespace {
 using namespace snippet_detail;
 
 bool mixed(const fsdp::UnitOptions& o) {
-  return o.param_dtype != fsdp::Dtype::kFloat32 || o.reduce_dtype != fsdp::Dtype::kFloat32;
+  return o.param_dtype != fsdp::Dtype::kFloat32 || o.reduce_dtype != fsdp::Dtype::kFloat32 || o.output_dtype;
 }
 
 std::string mesh_of(const fsdp::UnitOptions& o) {
@@ -28,8 +28,9 @@ std::string mesh_of(const fsdp::UnitOptions& o) {
 std::string options_of(const fsdp::UnitSpec& unit) {
   std::string out = fmt::format("dict(mesh={}, reshard_after_forward={}", mesh_of(unit.options), reshard_text(unit));
   if (mixed(unit.options))
-    out += fmt::format(", mp_policy=MixedPrecisionPolicy(param_dtype={}, reduce_dtype={})",
-                       torch_dtype(unit.options.param_dtype), torch_dtype(unit.options.reduce_dtype));
+    out += fmt::format(", mp_policy=MixedPrecisionPolicy(param_dtype={}, reduce_dtype={}{})",
+                       torch_dtype(unit.options.param_dtype), torch_dtype(unit.options.reduce_dtype),
+                       unit.options.output_dtype ? ", output_dtype=" + torch_dtype(*unit.options.output_dtype) : "");
   return out + ")";
 }
 

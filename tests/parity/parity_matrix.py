@@ -6,7 +6,8 @@ The layout per_parameter meets FSDP2 (fully_shard), flat meets FSDP1 (FullyShard
 Weights, data and optimizer come from the same formulas on both sides (tests/data/goldens/README.md); nothing is copied.
 Compared are the losses and gradient norms of every step, the parameters after the last one, and the collectives of the
 last step one by one: kind, ranks, type and bytes of the whole buffer, in the order in which they are issued. DIFFERENCES
-lists where these differ on purpose; anything else fails the cell.
+lists where these differ on purpose; anything else fails the cell. FSDP2 is told what it leaves to its user: hybrid groups
+reduce across once a step (set_requires_all_reduce).
 Frozen, unused, nested and repeated units have no setting of `run`; tests/workload/module_shapes_test.cc holds them against
 unsharded autograd bit for bit.
 
@@ -86,7 +87,7 @@ def settings_of(cell):
 
 # Where the collectives of a step differ from PyTorch's on purpose: name -> why. `explained` says how far each may go.
 DIFFERENCES = {
-    "padding": "flat: parameters and shards start on 128 bytes here (aligned messages), on 16 in FSDP1",
+    "padding": "flat: parameters and shards start on 128 bytes here (aligned messages), on 16 in FSDP1; in elements this is the same for all types of a unit",
     "fp32 replicas": "hybrid, reduce type bf16: the sums of the groups meet in fp32 here, in bf16 in FSDP2, which rounds them again",
 }
 
@@ -246,6 +247,7 @@ def theirs(cell, rank, recorder):
             sync = s["every"] or k + 1 == count
             if not flat:
                 model.set_requires_gradient_sync(sync)
+                model.set_requires_all_reduce(k + 1 == count)  # hybrid: across groups only once a step, as here
             with model.no_sync() if flat and not sync else contextlib.nullcontext():
                 logits = model(tokens[:, :-1].contiguous())
                 loss = F.cross_entropy(logits.float().view(-1, s["vocab"]), tokens[:, 1:].reshape(-1)) / count
@@ -333,8 +335,10 @@ def explained(cell, answer, mine, peer):
     if [kind, ranks] != [peer[0], peer[3]]:
         return None
     if cell["layout"] == "flat" and dtype == peer[2]:
-        # Less than 128 bytes before each parameter and at the end of each rank's shard.
-        return "padding" if peer[1] <= size < peer[1] + 128 * (answer["units"][unit][1] + ranks) else None
+        # Before each parameter and at the end of each rank's shard, less than what is 128 bytes in the narrower type.
+        places = answer["units"][unit][1] + ranks
+        step = 256 if dtype == "fp32" and "bf16" in cell["precision"] else 128
+        return "padding" if peer[1] <= size < peer[1] + step * places else None
     replicas = cell["strategy"].startswith("hybrid") and kind == "all_reduce"
     return "fp32 replicas" if replicas and [dtype, peer[2]] == ["fp32", "bf16"] and size == 2 * peer[1] else None
 

@@ -76,6 +76,7 @@ TEST(Messages, ResultComesBackToTheLastBit) {
   r.traced_step_ns = {1010};
   r.collectives_per_step = 9;
   r.communicated_bytes_per_step = 1 << 20;
+  r.prefetch = {5, 2, 1, 3};
   r.warnings = {"a\nline break and \"quotes\""};
   r.environment = {{"libtorch", "2.11.0"}};
 
@@ -103,6 +104,10 @@ TEST(Messages, ResultComesBackToTheLastBit) {
         std::tie(y.id, y.rank, y.step, y.lane, y.kind, y.unit, y.pass, y.issued, y.begin, y.end, y.bytes, y.waits));
   }
   EXPECT_EQ(b.traced_step_ns, r.traced_step_ns);
+  EXPECT_EQ(b.prefetch.hits, 5);
+  EXPECT_EQ(b.prefetch.misses, 2);
+  EXPECT_EQ(b.prefetch.unused, 1);
+  EXPECT_EQ(b.prefetch.order_changes, 3);
   EXPECT_EQ(b.warnings, r.warnings);
   EXPECT_EQ(b.environment, r.environment);
 }
