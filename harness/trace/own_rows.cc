@@ -16,7 +16,9 @@ using fsdp::SpanKind;
 // One rank's spans as a device would show them: compute, copies and collectives, each lane a stream.
 class AsDevice {
  public:
-  explicit AsDevice(const std::vector<Span>& spans) {
+  explicit AsDevice(std::vector<Span> spans) {
+    std::sort(spans.begin(), spans.end(),
+              [](const Span& a, const Span& b) { return std::tie(a.begin, a.id) < std::tie(b.begin, b.id); });
     for (const Span& s : spans) {
       if (s.kind == SpanKind::kStep) add_step(s);
       if (s.kind == SpanKind::kWait || s.kind == SpanKind::kMemoryWait || s.kind == SpanKind::kStep) continue;
@@ -62,8 +64,10 @@ class AsDevice {
              : s.kind == SpanKind::kCopy      ? OpClass::kCopy
                                               : OpClass::kCompute;
     if (is_collective(s.kind)) op.collective = s.kind;
-    // The compute of one unit and pass is the same work in every step.
-    const auto [it, fresh] = names_.try_emplace({s.kind, s.unit, s.pass}, static_cast<std::uint32_t>(classes_.size()));
+    // The n-th compute of one unit and pass is the same work in every step.
+    const int nth = seen_[{s.step, s.kind, s.unit, s.pass}]++;
+    const auto [it, fresh] =
+        names_.try_emplace({nth, s.kind, s.unit, s.pass}, static_cast<std::uint32_t>(classes_.size()));
     if (fresh) classes_.push_back(is_collective(s.kind) ? HtaClass::kCommunication : HtaClass::kCompute);
     op.name = it->second;
     return op;
@@ -76,7 +80,9 @@ class AsDevice {
 
   std::vector<DeviceOp> ops_;
   std::vector<Annotation> steps_;
-  std::map<std::tuple<SpanKind, fsdp::UnitId, fsdp::Pass>, std::uint32_t> names_;
+  using Work = std::tuple<std::int32_t, SpanKind, fsdp::UnitId, fsdp::Pass>;
+  std::map<Work, int> seen_;             // by step: how many so far
+  std::map<Work, std::uint32_t> names_;  // by place in the step
   std::vector<HtaClass> classes_;
 };
 

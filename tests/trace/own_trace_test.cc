@@ -85,6 +85,33 @@ TEST(OwnTrace, OtherConventionsSayWhatTheirToolsWould) {
   EXPECT_EQ(*h.overlap_pct, 50);
 }
 
+// Of one unit's compute two pieces differ in size: each is compared with its own like in the other step.
+TEST(OwnTrace, ComputeBesideCommunicationIsComparedPieceByPieceOverSteps) {
+  std::vector<Span> spans;
+  auto add = [&](int step, SpanKind k, Lane l, fsdp::Nanos b, fsdp::Nanos e) {
+    Span s;
+    s.id = static_cast<std::uint32_t>(spans.size() + 1);
+    s.step = step, s.kind = k, s.lane = l, s.unit = k == SpanKind::kStep ? fsdp::kNoUnit : 0;
+    s.pass = Pass::kForward, s.issued = s.begin = b, s.end = e;
+    spans.push_back(s);
+  };
+  for (const int step : {0, 1}) {
+    const fsdp::Nanos z = 1000 * step;
+    add(step, SpanKind::kCompute, Lane::kCompute, z, z + 100);
+    add(step, SpanKind::kCompute, Lane::kCompute, z + 100, z + 110 + 2 * step);
+    add(step, SpanKind::kStep, Lane::kHost, z, z + 1000);
+  }
+  const std::string path = temporary("own4.json");
+  write_chrome_trace(path, spans, {"a"});
+  EXPECT_FALSE(analyze({path}).rows.at(0).partition.slowdown.has_value()) << "no communication";
+  add(1, SpanKind::kAllGather, Lane::kAllGather, 1100, 1112);
+  write_chrome_trace(path, spans, {"a"});
+  const std::optional<Slowdown> s = analyze({path}).rows.at(0).partition.slowdown;
+  ASSERT_TRUE(s.has_value());
+  EXPECT_EQ(s->kernels, 1);
+  EXPECT_DOUBLE_EQ(s->ratio(), 1.2);
+}
+
 // Hiding the first gather moves the first compute from 2 to 0, and the second, whose gather ends at 4, with it.
 TEST(OwnTrace, SaysByHowMuchTheStepWouldBeShorter) {
   const std::string path = temporary("own3.json");
