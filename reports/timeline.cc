@@ -9,6 +9,7 @@
 #include "fsdp/core/errors.h"
 #include "harness/analysis/alignment.h"
 #include "harness/analysis/partition.h"
+#include "harness/analysis/savings.h"
 #include "reports/json_writer.h"
 
 namespace reports {
@@ -19,6 +20,8 @@ using fsdp::Span;
 
 // One case may not take the page for itself: beyond this many spans of a rank, the rank is left out.
 constexpr std::size_t kSpansPerRank = 60'000;
+// A saving plays the step again, once for each unit and pass: not for steps beyond this many spans.
+constexpr std::size_t kSpansForSavings = 6'000, kSavingsShown = 12;
 
 std::vector<Span> spans_of(const harness::CaseRecord& c, int rank) {
   std::vector<Span> spans;
@@ -75,6 +78,24 @@ void write_rank(JsonWriter& json, const harness::CaseRecord& c, int rank) {
   json.end_array().end_object();
 }
 
+void write_savings(JsonWriter& json, const harness::CaseRecord& c) {
+  json.key("savings").begin_array();
+  const std::vector<Span> spans = spans_of(c, c.partition_rank);
+  if (!spans.empty() && spans.size() <= kSpansForSavings) {
+    const auto steps = partitions(spans);
+    const auto step =
+        std::find_if(steps.begin(), steps.end(), [&](const auto& s) { return s.step == c.partition_step; });
+    std::vector<harness::Saving> savings;
+    if (step != steps.end()) savings = harness::savings_of(spans, *step);
+    if (savings.size() > kSavingsShown) savings.resize(kSavingsShown);
+    for (const harness::Saving& s : savings) {
+      json.value(s.unit).value(static_cast<int>(s.pass)).value(static_cast<int>(s.collective));
+      json.value(s.exposed_ns).value(s.saved_ns);
+    }
+  }
+  json.end_array();
+}
+
 void write_unit_metrics(JsonWriter& json, const std::vector<harness::UnitMetrics>& metrics) {
   json.key("units").begin_array();
   for (const auto& m : metrics) {
@@ -114,6 +135,7 @@ std::string timeline_json(const harness::CaseRecord& c, const std::vector<int>& 
   for (const int rank : ranks) write_rank(json, c, rank);
   json.end_array();
   write_unit_metrics(json, c.unit_metrics);
+  write_savings(json, c);
   json.end_object();
   return json.text();
 }

@@ -11,7 +11,7 @@ function renderCase() {
     c.reason && h('p', { class: 'reason', dir: 'auto' }, c.reason),
     h('dl', { class: 'tiles' }, tiles(c).map(([name, value, more]) => h('div', {}, h('dt', {}, name), h('dd', {}, value, more && h('small', { dir: 'auto' }, more))))),
     where, caseDetails(c, units), policyBox(c), h('h3', {}, 'Run this case again'), commandBox(c.command, 'the command of the case'), caseFiles(c));
-  showTimeline(c, where).then(() => { if (selected() === c) put(units, unitTable(c) || ''); });
+  showTimeline(c, where).then(() => { if (selected() === c) put(units, savingsTable(c), unitTable(c)); });
 }
 
 function tiles(c) {
@@ -59,6 +59,17 @@ function warningsOf(c) {
   const own = Object.entries(sweep().environments[c.environment] || {});
   return [c.warnings.length > 0 && h('ul', { class: 'warnings' }, c.warnings.map((w) => h('li', { dir: 'auto' }, w))),
     own.length > 0 && h('details', {}, h('summary', {}, 'Environment of this case where it differs'), pairs(own))];
+}
+
+// By how much the step would be shorter if nothing waited for one unit's collectives of a pass.
+function savingsTable(c) {
+  const flat = timeline.shownCase === c && timeline.data ? timeline.data.savings : [], rows = [];
+  for (let i = 0; i < flat.length; i += 5) rows.push(flat.slice(i, i + 5));
+  if (!rows.length) return null;
+  return h('details', {}, h('summary', {}, 'What hiding one unit\u2019s collectives would save'), h('div', { class: 'scroll' }, h('table', { class: 'slim' },
+    h('thead', {}, h('tr', {}, ['unit', 'collective', 'exposed', 'step shorter by', ''].map((t, k) => h('th', { scope: 'col', class: k > 1 && 'number' }, t)))),
+    h('tbody', {}, rows.map(([unit, pass, kind, exposed, saved]) => h('tr', {}, h('th', { scope: 'row', dir: 'auto', class: 'name' }, unitName(c, unit) || 'no unit'), h('td', {}, [kinds[kind], passes[pass]].filter(Boolean).join(', ')),
+      h('td', { class: 'number' }, duration(exposed)), h('td', { class: 'number' }, duration(saved)), h('td', { class: 'number' }, percent(saved / c.traced_step_ns))))))));
 }
 
 // Plan and, where the page carries them, what each unit's collectives and compute did.

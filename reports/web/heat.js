@@ -42,7 +42,7 @@ function renderHeat() {
     picker('down', names, axes.y.name, (v) => change({ hy: v, hx: v === axes.x.name ? axes.y.name : axes.x.name })),
     picker('measure', Object.entries(heatMeasures).map(([k, m]) => [k, m.name]), state.hm, (v) => change({ hm: v })),
     exportButtons(() => where.querySelector('svg'), 'heat-map')),
-  h('p', { class: 'muted lead' }, 'Each cell is the best case there in ' + measure.name + '; darker is worse. Hatched: out of memory, with what filled it. The other settings stand as filtered above, or at their best.' + emulatedNote()),
+  h('p', { class: 'muted lead' }, 'Each cell is the best case there in ' + measure.name + '; the scale runs from best to worst. Hatched: out of memory, with what filled it. The other settings stand as filtered above, or at their best.' + emulatedNote()),
   h('figure', {}, where));
   drawHeat(where, axes, measure);
 }

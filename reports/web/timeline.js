@@ -29,7 +29,7 @@ function spread(packed) {
     });
     return { rank: r.rank, begin: shift, end: shift + r.end - r.begin, pieces, lanes };
   });
-  return { ranks, aligned, end: Math.max(1, ...ranks.map((r) => r.end)), unitMetrics: packed.units };
+  return { ranks, aligned, end: Math.max(1, ...ranks.map((r) => r.end)), unitMetrics: packed.units, savings: packed.savings };
 }
 
 const spanColour = (span) => ['--c0', '--c9', '--c6', span.pass === 2 ? '--c3' : '--c2', '--c4', '--c5', '--c5', '--c7', '--c8', '--c10'][span.kind];

@@ -1,6 +1,6 @@
 // How far the numbers can be trusted: what was emulated, predicted, throttled, and what changed on the machine between the cases.
 const inputsOf = (test) => casesInView().filter((i) => test(caseAt(i)));
-const sameKeys = ['host', 'cpu', 'cpu_threads', 'libtorch', 'libtorch_cpu', 'kernels', 'git_revision', 'compiler', 'kernel', 'gpu', 'driver', 'nccl', 'cuda'];
+const sameKeys = ['host', 'cpu', 'cpu_threads', 'libtorch', 'libtorch_cpu', 'kernels', 'git_revision', 'compiler', 'kernel', 'gpu', 'gpu_count', 'gpu_driver', 'gpu_topology', 'nccl', 'cuda'];
 
 // [low, high] over all cases of the clocks that the machine told, by their name.
 function clockRanges() {
@@ -22,7 +22,7 @@ function trustNotes() {
   const now = sweep(), notes = [], all = casesInView().length;
   if (!now) return notes;
   const some = (list) => (list.length === all ? 'all cases' : plural(list.length, 'case', 'cases'));
-  const say = (test, word, text) => { const list = inputsOf(test); if (list.length) notes.push([word, text(some(list)), list[0]]); };
+  const say = (test, word, text) => { const list = inputsOf(test); if (list.length) notes.push([word, text(some(list)), list.length < all ? list[0] : null]); };
   say((c) => c.emulated, 'network emulated', (n) => 'In ' + n + ' the network was emulated: latency and bandwidth were imposed on real transfers, without congestion or topology.');
   say((c) => c.predicted, 'times predicted', (n) => 'In ' + n + ' times come from a cost model, not from a clock. ' + expectedErrors().join(' '));
   say((c) => c.warnings.some((w) => /throttl/i.test(w)) || Number(envOf(now, c, 'machine.throttled_us')) > 0 || Number(envOf(now, c, 'machine.thermal_throttles')) > 0, 'throttled',

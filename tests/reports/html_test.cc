@@ -222,6 +222,8 @@ TEST(Timeline, UnpacksToSpansAndPiecesOfTheStep) {
     EXPECT_EQ(spans + 1, static_cast<std::size_t>(own));  // all but the step itself
   }
   EXPECT_EQ(t["units"].size(), 13 * c.unit_metrics.size());
+  ASSERT_GE(t["savings"].size(), 5u);
+  EXPECT_LE(t["savings"][4].get<std::int64_t>(), t["savings"][3].get<std::int64_t>());  // saved, of what is exposed
 }
 
 TEST(Timeline, SpansWithoutAStepAreDrawnWithoutAPartition) {
