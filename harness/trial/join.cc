@@ -1,9 +1,9 @@
 #include "harness/trial/join.h"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <exception>
-#include <random>
 #include <thread>
 
 #include "fsdp/core/clock.h"
@@ -146,10 +146,12 @@ class Joiner {
   LineSocket leader_;
 };
 
-std::string random_token() {
-  std::random_device device;
-  const std::uint64_t high = device();
-  return hex(high << 32 | device(), 16);
+// Not to be guessed by a process that finds the port.
+std::string fresh_token() {
+  std::uint64_t value = 0;
+  if (getrandom(&value, sizeof value, 0) != sizeof value)
+    throw fsdp::EnvironmentError("[launch] the system gives no random bytes");
+  return hex(value, 16);
 }
 
 // Rank 0's own rank, joined on a thread of its own.
@@ -239,7 +241,7 @@ int follow_trial(const RankPlace& place, const CaseSettings& settings, const Joi
 CaseRecord lead_trial(const RankPlace& place, const CaseSettings& settings, const TrialOptions& options) {
   refuse_what_cannot_join(place, settings);
   const fsdp::Nanos deadline = fsdp::steady_now() + step_timeout_of(settings);
-  const std::string token = random_token();
+  const std::string token = fresh_token();
   RankGathering gathering(place.world, token);
   Listener store = listen_everywhere();
   const OwnRank own(place, settings, options, {std::to_string(gathering.port()) + " " + token, store.fd.get()});

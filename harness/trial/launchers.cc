@@ -233,6 +233,8 @@ std::vector<std::string> launch_command(const Launcher& launcher, const LaunchRe
       // Open MPI gives each of few processes one core, which all threads and ranks below it would share.
       out = {"mpirun", "-np", std::to_string(r.world), "--bind-to", "none"};
       if (nodes > 0) out.insert(out.end(), {"--map-by", fmt::format("ppr:{}:node", r.ranks_per_node)});
+      // It takes no variable to other nodes by itself, and does not say where rank 0 is.
+      if (nodes > 1) out.insert(out.end(), {"-x", "MASTER_ADDR"});
       break;
     case Launcher::Kind::kTemplate:
       return template_command(launcher.text, r, std::max(1, nodes));

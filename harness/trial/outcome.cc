@@ -69,11 +69,11 @@ std::string last_lines(const std::string& log, std::size_t limit) {
   return line.size() > limit ? "..." + line.substr(line.size() - limit) : line;
 }
 
-Failure failure_of_exit(int rank, int wait_status, const std::string& doing, const std::string& log,
-                        bool host_oom) {
+Failure failure_of_exit(int rank, int wait_status, const std::string& doing, const std::string& log, bool host_oom) {
   if (host_oom)
     return {Status::kOom, rank, Failure::Kind::kSignal,
-            "was killed by the kernel " + doing + ": the host, or the control group, has no more memory", "host memory"};
+            "was killed by the kernel " + doing + ": the host, or the control group, has no more memory",
+            "host memory"};
   if (WIFSIGNALED(wait_status)) {
     const int number = WTERMSIG(wait_status);
     std::string reason = "was killed by " + signal_name(number) + " " + doing;
