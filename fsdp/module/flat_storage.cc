@@ -92,6 +92,7 @@ at::Tensor own_tensor(bool meta, Count n, MemoryCategory category, Dtype dtype) 
     return t;
   }
   at::Tensor t = at::empty({n}, options_of(false, dtype));
+  if (t.is_cpu()) return t;  // that allocator counts itself
   c10::StorageImpl* const s = t.storage().unsafeGetStorageImpl();
   s->set_data_ptr_noswap(counted(std::move(s->_mutable_data_ptr_no_checks()), bytes, category));
   return t;
