@@ -45,7 +45,7 @@ void judge_allocator(CaseRecord& record) {
     return at == record.environment.end() ? std::int64_t{0} : std::stoll(at->second);
   };
   const std::int64_t retries = number("predicted_allocator_retries"), failures = number("predicted_allocator_failures");
-  if (retries == 0 || !measured(record.status)) return;
+  if (retries + failures == 0 || !measured(record.status)) return;
   record.status = Status::kNearOom;
   record.reason = "the caching allocator would free its cache and ask again " + std::to_string(retries) +
                   " times a step (" + record.environment["predicted_cached_bytes"] + " B lie in pieces or kept" +

@@ -120,7 +120,7 @@ class VirtualWorld {
     trainer_->set_step(0);
     const fsdp::Nanos begin = device_.next_begin(fsdp::Lane::kCompute);
     device_.set_recording(with_spans);
-    allocator_.take_refusals();
+    first_refusals_ = allocator_.take_refusals();
     const fsdp::SchedulerStats before = trainer_->scheduler().stats();
     step();
     out.result.prefetch = prefetch_counts(before, trainer_->scheduler().stats());
@@ -155,7 +155,7 @@ class VirtualWorld {
     if (model_.hardware().caching_allocator) describe_allocator(r);
   }
 
-  // The allocator below the counted bytes; refusals are those of the last step.
+  // The allocator below the counted bytes. Retries: of the last step, as of all later ones; failures: of any.
   void describe_allocator(RankResult& r) {
     const CachingAllocator::Peak peak = allocator_.peak();
     const CachingAllocator::Refusals refusals = allocator_.take_refusals();
@@ -163,7 +163,7 @@ class VirtualWorld {
     r.environment["predicted_rounding_bytes"] = std::to_string(peak.rounding());
     r.environment["predicted_cached_bytes"] = std::to_string(peak.cached());
     r.environment["predicted_allocator_retries"] = std::to_string(refusals.retries);
-    r.environment["predicted_allocator_failures"] = std::to_string(refusals.failures);
+    r.environment["predicted_allocator_failures"] = std::to_string(first_refusals_.failures + refusals.failures);
   }
 
   const CostModel model_;
@@ -174,6 +174,7 @@ class VirtualWorld {
   WatchedCollectives watched_;
   RankProgress& progress_;
   CachingAllocator allocator_;
+  CachingAllocator::Refusals first_refusals_;
   std::unique_ptr<Trainer> trainer_;
 };
 

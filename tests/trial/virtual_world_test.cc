@@ -4,11 +4,13 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "fsdp/comm/local_transport.h"
 #include "fsdp/core/errors.h"
 #include "harness/trial/rank_world.h"
+#include "harness/trial/virtual_clock.h"
 
 namespace harness {
 namespace {
@@ -64,30 +66,76 @@ std::vector<std::string> schedule(const std::vector<fsdp::Span>& spans) {
   return out;
 }
 
+// What each lane does, in order of first beginning: kind, unit and pass. Left out is computation of the root, and how
+// often a unit goes on after another: before, between and after its children the host spends moments in a parent that
+// no operator fills.
+std::vector<std::string> order(const std::vector<fsdp::Span>& spans) {
+  std::vector<fsdp::Span> sorted = spans;
+  std::stable_sort(sorted.begin(), sorted.end(), [](const fsdp::Span& a, const fsdp::Span& b) {
+    return std::pair(a.lane, a.begin) < std::pair(b.lane, b.begin);
+  });
+  std::vector<std::string> out;
+  for (const fsdp::Span& s : sorted) {
+    if (s.lane == fsdp::Lane::kHost || s.unit == fsdp::kNoUnit) continue;
+    if (s.unit == 0 && s.kind == fsdp::SpanKind::kCompute) continue;  // the root
+    std::string text = std::string(name_of(s.lane)) + ": " + std::string(name_of(s.kind)) + " " +
+                       std::to_string(s.unit) + " " + std::string(name_of(s.pass));
+    if (std::find(out.begin(), out.end(), text) == out.end()) out.push_back(std::move(text));
+  }
+  return out;
+}
+
+Settings joined(Settings a, const Settings& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// Every model x wrap x strategy x checkpointing, and what else changes memory or order, once for each model.
 const std::vector<Settings>& matrix() {
   static const std::vector<Settings> cases = [] {
+    struct Model {
+      Settings settings;
+      const char* finest;  // wrap, finer than a sublayer or across them
+    };
+    const std::vector<Model> models = {
+        {{{"model", "llama"}}, "class:Linear"},
+        {{{"model", "gpt-neox"}}, "class:Linear"},
+        {{{"model", "gpt2"}, {"seq", "16"}}, "class:Conv1D"},
+        {{{"model", "t5"}, {"seq", "16"}}, "class:T5Attention"},
+        {{{"model", "embedding-classifier"},
+          {"set", "layers=3,dim=64,heads=4,ffn=176,vocab=1031,classes=19"},
+          {"seq", "16"}},
+         "class:Conv1D"},
+        {{{"model", "mlp"}, {"set", "layers=3,dim=64,ffn=176,classes=19"}, {"seq", "16"}}, "class:Linear"},
+    };
     std::vector<Settings> out;
-    for (const char* model : {"llama", "gpt-neox"})
-      for (const char* wrap : {"root", "block", "blocks:2", "sublayer"})
+    for (const auto& [model, finest] : models) {
+      for (const char* wrap : {"root", "block", "blocks:2", "sublayer", "size:20000", finest})
         for (const char* strategy : {"full_shard", "shard_grad_op", "no_shard"})
-          out.push_back({{"model", model}, {"wrap", wrap}, {"strategy", strategy}});
-    for (const Settings& more : std::vector<Settings>{{{"checkpoint", "block"}},
-                                                      {{"accumulate", "2"}},
-                                                      {{"param_dtype", "bf16"}},
-                                                      {{"param_dtype", "bf16"}, {"reduce_dtype", "bf16"}},
-                                                      {{"layout", "per_parameter"}},
-                                                      {{"backward_prefetch", "none"}},
-                                                      {{"optimizer", "sgd"}},
-                                                      {{"batch", "3"}},
-                                                      {{"clip", "1"}}}) {
-      out.push_back(more);
+          for (const char* checkpoint : {"none", "block"})
+            out.push_back(joined(model, {{"wrap", wrap}, {"strategy", strategy}, {"checkpoint", checkpoint}}));
+      for (const Settings& more : std::vector<Settings>{{{"accumulate", "2"}},
+                                                        {{"accumulate", "2"}, {"accumulate_sync", "every"}},
+                                                        {{"param_dtype", "bf16"}},
+                                                        {{"param_dtype", "bf16"}, {"reduce_dtype", "bf16"}},
+                                                        {{"layout", "per_parameter"}},
+                                                        {{"backward_prefetch", "none"}},
+                                                        {{"backward_prefetch", "post"}},
+                                                        {{"forward_prefetch", "0"}},
+                                                        {{"forward_prefetch", "2"}},
+                                                        {{"reshard_after_forward", "false"}},
+                                                        {{"optimizer", "sgd"}},
+                                                        {{"batch", "3"}},
+                                                        {{"clip", "1"}}}) {
+        out.push_back(joined(model, more));
+      }
     }
     return out;
   }();
   return cases;
 }
 
-TEST(VirtualWorld, PeakMemoryIsTheHostsToTheByteAndTheCollectivesAreTheSame) {
+TEST(VirtualWorld, PeakMemoryIsTheHostsToTheByteAndTheScheduleIsTheSame) {
   for (const Settings& s : matrix()) {
     SCOPED_TRACE(testing::PrintToString(s));
     const CaseSettings c = with(s);
@@ -96,8 +144,53 @@ TEST(VirtualWorld, PeakMemoryIsTheHostsToTheByteAndTheCollectivesAreTheSame) {
     EXPECT_EQ(virtual_one.category_peaks, host.category_peaks);
     EXPECT_EQ(virtual_one.peak_cause, host.peak_cause);
     EXPECT_EQ(schedule(virtual_one.spans), schedule(host.spans));
+    // A unit whose work is charged to its parent leaves a moment without an operator on the host, and nothing here.
+    const std::vector<std::string> here = order(virtual_one.spans);
+    std::vector<std::string> there = order(host.spans);
+    std::erase_if(there, [&](const std::string& what) {
+      return what.rfind("compute: compute", 0) == 0 && std::find(here.begin(), here.end(), what) == here.end();
+    });
+    EXPECT_EQ(here, there);
     EXPECT_EQ(virtual_one.communicated_bytes_per_step, host.communicated_bytes_per_step);
   }
+}
+
+TEST(VirtualWorld, ALateRankMakesEveryCollectiveOfItsGroupThatMuchLonger) {
+  const auto lengths = [](const char* skew) {
+    std::vector<fsdp::Nanos> out;
+    for (const fsdp::Span& s :
+         predicted(with({{"world", "16"}, {"hardware", "h100-sxm"}, {"arrival_skew", skew}})).spans)
+      if (fsdp::is_collective(s.kind)) out.push_back(s.end - s.begin);
+    return out;
+  };
+  const std::vector<fsdp::Nanos> together = lengths("none"), late = lengths("3:250us,7:100us"),
+                                 all_late = lengths("0:1ms,3:250us");
+  ASSERT_EQ(late.size(), together.size());
+  for (std::size_t i = 0; i < late.size(); ++i) EXPECT_EQ(late[i], together[i] + 250'000);
+  EXPECT_EQ(all_late, together) << "the rank that stands for all is the last one itself";
+}
+
+TEST(VirtualWorld, ArrivalCountsForMembersAlone) {
+  const ArrivalSkew skew = {{3, 250}, {8, 100}};
+  EXPECT_EQ(arrival_wait(skew, 4, 1), 250);  // ranks 0 to 3
+  EXPECT_EQ(arrival_wait(skew, 2, 1), 0);    // ranks 0 and 1
+  EXPECT_EQ(arrival_wait(skew, 4, 8), 100);  // ranks 0, 8, 16, 24
+  EXPECT_EQ(arrival_wait({{0, 300}, {3, 250}}, 4, 1), 0);
+  EXPECT_EQ(arrival_wait({}, 4, 1), 0);
+}
+
+TEST(VirtualWorld, ACachingAllocatorIsModelledBelowTheCountedBytes) {
+  const RankResult gpu = predicted(with({{"hardware", "h100-sxm"}})), cpu = predicted(with({}));
+  EXPECT_EQ(gpu.peak.total, cpu.peak.total) << "counted bytes are the same";
+  EXPECT_GE(std::stoll(gpu.environment.at("predicted_reserved_bytes")), gpu.peak.total);
+  EXPECT_EQ(std::stoll(gpu.environment.at("predicted_reserved_bytes")) % (2 << 20), 0);
+  EXPECT_EQ(gpu.environment.at("predicted_allocator_retries"), "0");
+  EXPECT_EQ(cpu.environment.count("predicted_reserved_bytes"), 0u);
+  // Room for the bytes, but not for the segments they come in.
+  const std::string tight = std::to_string(gpu.peak.total + 4096) + "B";
+  const RankResult barely = predicted(with({{"hardware", "h100-sxm"}, {"memory_budget", tight}}));
+  EXPECT_EQ(barely.peak.total, gpu.peak.total);
+  EXPECT_NE(barely.environment.at("predicted_allocator_failures"), "0");
 }
 
 TEST(VirtualWorld, OneRankStandsForThousands) {
