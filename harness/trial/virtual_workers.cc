@@ -16,6 +16,40 @@ std::size_t most_virtual_workers() {
   return static_cast<std::size_t>(std::max(1L, std::min<long>(usable_cores(), memory / 2 / kWorkerBytes)));
 }
 
+WorkerStarter::WorkerStarter()
+    : thread_([this] {
+        std::unique_lock lock(mutex_);
+        while (true) {
+          changed_.wait(lock, [this] { return ends_ || !tasks_.empty(); });
+          if (tasks_.empty()) return;
+          Task task = std::move(tasks_.front());
+          tasks_.pop_front();
+          lock.unlock();
+          task();
+          lock.lock();
+        }
+      }) {}
+
+WorkerStarter::~WorkerStarter() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+std::unique_ptr<RankProcesses> WorkerStarter::start(const LaunchOptions& options) {
+  Task task([&options] { return std::make_unique<RankProcesses>(options); });
+  std::future<std::unique_ptr<RankProcesses>> started = task.get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  changed_.notify_all();
+  return started.get();
+}
+
 VirtualWorkers& VirtualWorkers::instance() {
   static VirtualWorkers workers;
   return workers;
@@ -34,7 +68,7 @@ std::unique_ptr<RankProcesses> VirtualWorkers::take(const std::string& program, 
   LaunchOptions launch;
   launch.program = program;
   launch.log_dir = log_dir;
-  return std::make_unique<RankProcesses>(launch);
+  return starter_.start(launch);
 }
 
 void VirtualWorkers::give_back(const std::string& program, std::unique_ptr<RankProcesses> worker) {

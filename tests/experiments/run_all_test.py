@@ -74,6 +74,14 @@ class RunAll(unittest.TestCase):
         first, second = (results.read(d) for d in (self.output / "virtual_7b_h100_8", again))
         self.assertEqual([(c.axes, c.status, c.samples, c.peak_bytes) for c in first], [(c.axes, c.status, c.samples, c.peak_bytes) for c in second])
 
+    def test_workers_outlive_the_threads_that_asked_for_them(self):
+        """Each measured case ends a stretch of predictions and its threads; a rank dies with the thread that started it."""
+        spec = self.output / "stretches.yaml"
+        spec.write_text("name: stretches\nbase: {set: {layers: 1, dim: 32, heads: 2, ffn: 32, vocab: 32}, seq: 8, steps: 1, warmup: 0}\n"
+                        "axes: {seed: [0, 1, 2], device: [virtual, cpu]}\nrepeat: {min: 1, max: 1}\ntrace: none\n", encoding="utf-8")
+        done = run(PROGRAM, "sweep", spec, "-o", self.output / "stretches", "--strict")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_bad_usage_has_its_codes(self):
         self.assertEqual(run(FOLDER / "run_all", "nonsense").returncode, 2)
         self.assertEqual(run(FOLDER / "run_all", "01", "--program", "/nowhere").returncode, 3)
