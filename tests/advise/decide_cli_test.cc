@@ -115,6 +115,15 @@ TEST_F(DecideTest, CompareGivesVerdictsAndTheGateDecidesTheExitCode) {
   EXPECT_EQ(j["cases"][1]["verdict"], "slower");
 }
 
+TEST_F(DecideTest, CompareWritesAPageAndEndsAsWithoutOne) {
+  const std::string a = results("a", 1), b = results("b", 1.1), page = dir_ + "/comparison.html";
+  const Called c = call({"compare", a, b, "--gate", "5%", "-o", page});
+  EXPECT_EQ(c.code, 1);
+  EXPECT_THAT(c.out, testing::EndsWith(page + "\n"));
+  EXPECT_THAT(cli_test::read_file(page), HasSubstr("<title>Comparison: "));
+  EXPECT_EQ(call({"compare", a, b, "-o", dir_ + "/absent/page.html"}).code, 2);
+}
+
 TEST_F(DecideTest, CompareRefusesUnlikeRunsAndNamesTheFields) {
   const Called c = call({"compare", results("a", 1), results("b", 1, "2")});
   EXPECT_EQ(c.code, 1);
