@@ -6,5 +6,6 @@ namespace harness {
 bool built_with_cuda();
 // Throws fsdp::EnvironmentError with the remedy: built without, no driver, no GPU.
 void require_cuda();
+bool cuda_runs_here();
 
 }  // namespace harness

@@ -4,6 +4,7 @@
 namespace harness {
 
 bool built_with_cuda() { return false; }
+bool cuda_runs_here() { return false; }
 
 void require_cuda() {
   throw fsdp::EnvironmentError(

@@ -35,4 +35,13 @@ void require_cuda() {
                                std::to_string(error) + "); look at nvidia-smi and CUDA_VISIBLE_DEVICES" + kElse);
 }
 
+bool cuda_runs_here() {
+  try {
+    require_cuda();
+    return true;
+  } catch (const fsdp::EnvironmentError&) {
+    return false;
+  }
+}
+
 }  // namespace harness

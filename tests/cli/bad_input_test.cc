@@ -110,15 +110,15 @@ TEST(BadInput, WhatIsNoResultDirectory) {
 }
 
 TEST(BadInput, WhatThisMachineCannotDoHasItsRemedyAndItsOwnCode) {
-  expect_one_sentence(call({"run", "--device", "cuda"}), 3,
-                      harness::built_with_cuda() ? "GPU" : "this shardscope is built without CUDA; build it with",
-                      "cuda");
+  const std::string why =
+      harness::built_with_cuda() ? "or use --device cpu" : "this shardscope is built without CUDA; build it with";
+  if (!harness::cuda_runs_here()) expect_one_sentence(call({"run", "--device", "cuda"}), 3, why, "cuda");
   expect_one_sentence(call({"run"}, {{"SHARDSCOPE_RANK", "/nowhere/rank"}}), 3, "/nowhere/rank", "no rank program");
   const std::string dir = cli_test::fresh_directory("cannot");
   std::filesystem::create_directories(dir);
   cli_test::write_file(dir + "/s.yaml", "base: {device: cuda}\n");
-  expect_one_sentence(call({"sweep", dir + "/s.yaml", "-o", dir + "/out"}), 3,
-                      harness::built_with_cuda() ? "GPU" : "without CUDA", "sweep");
+  if (!harness::cuda_runs_here())
+    expect_one_sentence(call({"sweep", dir + "/s.yaml", "-o", dir + "/out"}), 3, why, "sweep");
   std::filesystem::remove_all(dir);
 }
 
