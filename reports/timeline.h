@@ -5,7 +5,8 @@
 //            "lanes":[[lane,[kind,unit,pass,gap,length,bytes,lag, ...]], ...]}],  gap: begin - begin of the one before
 //  "units":[unit,pass,all_gathers,reduce_scatters,others,ag_bytes,rs_bytes,ag_ns,rs_ns,exposed,hidden,compute,copy,
 //  ...],
-//  "savings":[unit,pass,kind,exposed,saved, ...]}  of the partition's rank, the largest first (harness/analysis/savings.h)
+//  "savings":[unit,pass,kind,exposed,saved, ...]}  of the partition's rank, the largest first
+//  (harness/analysis/savings.h)
 // The first gap of a lane counts from the rank's begin; lag is begin - issued. Times are nanoseconds.
 #pragma once
 #include <cstddef>
