@@ -10,6 +10,18 @@ using fsdp::Nanos;
 ClockMap::ClockMap(std::vector<ClockSample> samples) : samples_(std::move(samples)) {
   std::sort(samples_.begin(), samples_.end(),
             [](const ClockSample& a, const ClockSample& b) { return a.cupti < b.cupti; });
+  if (samples_.empty()) return;
+  Nanos least = samples_.front().before - samples_.front().cupti,
+        most = samples_.front().after - samples_.front().cupti;
+  for (const ClockSample& s : samples_) {
+    least = std::max(least, s.before - s.cupti);
+    most = std::min(most, s.after - s.cupti);
+  }
+  if (least <= most) {
+    constant_ = least + (most - least) / 2;
+    error_ = (most - least + 1) / 2;
+    return;
+  }
   Nanos width = 0, change = 0;
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     width = std::max(width, samples_[i].width());
@@ -24,6 +36,7 @@ Nanos ClockMap::offset(std::size_t i) const {
 }
 
 Nanos ClockMap::to_steady(Nanos t) const {
+  if (constant_) return t + *constant_;
   if (samples_.empty()) return t;
   const auto after = std::upper_bound(samples_.begin(), samples_.end(), t,
                                       [](Nanos at, const ClockSample& s) { return at < s.cupti; });
@@ -35,7 +48,7 @@ Nanos ClockMap::to_steady(Nanos t) const {
   return t + offset(i - 1) + static_cast<Nanos>(share * static_cast<double>(offset(i) - offset(i - 1)));
 }
 
-Nanos ClockMap::drift() const { return samples_.empty() ? 0 : offset(samples_.size() - 1) - offset(0); }
+Nanos ClockMap::drift() const { return samples_.empty() || constant_ ? 0 : offset(samples_.size() - 1) - offset(0); }
 
 ClockSample narrowest(const std::vector<ClockSample>& tries) {
   const auto least = std::min_element(tries.begin(), tries.end(),

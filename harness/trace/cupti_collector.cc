@@ -127,7 +127,7 @@ constexpr std::array kKinds = {WantedKind{cupti::kExternalCorrelation, true},
 
 class CuptiCollector::Impl {
  public:
-  Impl(CuptiLibrary library, const Options& options)
+  Impl(const CuptiLibrary& library, const Options& options)
       : api_(library.api), version_(library.version), options_(options), sink_(*this) {}
 
   std::string start() {
@@ -180,7 +180,7 @@ class CuptiCollector::Impl {
     const ClockMap clock(samples_);
     CuptiTrace trace = spans_of_cupti(records, sizes_, clock, rank);
     if (samples_.empty())
-      notes_.push_back("CUPTI's clock could not be read: times of the GPU are on a clock of their own");
+      notes_.emplace_back("CUPTI's clock could not be read: times of the GPU are on a clock of their own");
     trace.notes.insert(trace.notes.end(), notes_.begin(), notes_.end());
     return trace;
   }

@@ -222,7 +222,10 @@ std::string topology_text(const Nvml& nvml) {
         pairs[word] += " " + std::to_string(a) + "-" + std::to_string(b);
   if (pairs.size() == 1) return n == 2 ? pairs.begin()->first : "all " + pairs.begin()->first;
   std::string out;
-  for (const auto& [word, which] : pairs) out += (out.empty() ? "" : ", ") + word + which;
+  for (const auto& [word, which] : pairs) {
+    if (!out.empty()) out += ", ";
+    out.append(word).append(which);
+  }
   return out;
 }
 

@@ -179,6 +179,15 @@ TEST(ClockMap, MapsByTheMiddleOfTheSandwichAndBoundsTheError) {
   EXPECT_EQ(clock.drift(), 0);
 }
 
+TEST(ClockMap, OneOffsetThatAgreesWithAllSamplesKeepsDurationsExactly) {
+  // Offsets in [0, 40], [10, 100], [-50, 30]: those in [10, 30] agree.
+  const ClockMap clock({{100, 100, 140}, {210, 200, 300}, {250, 300, 330}});
+  EXPECT_EQ(clock.error(), 10);
+  EXPECT_EQ(clock.drift(), 0);
+  EXPECT_EQ(clock.to_steady(100), 120);
+  for (fsdp::Nanos t = 0; t < 400; t += 7) EXPECT_EQ(clock.to_steady(t + 5) - clock.to_steady(t), 5);
+}
+
 TEST(ClockMap, ADriftIsInterpolatedAndAJumpWidensTheBound) {
   // CUPTI's clock loses 100 ns in a second.
   const ClockMap clock({{0, 10'000'000'000, 20}, {1'000'000'000, 10'999'999'900, 1'000'000'020}});
