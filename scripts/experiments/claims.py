@@ -132,8 +132,8 @@ def per_block(cases):
     hidden = 1 - max(0.0, exposed - must) / (total - must)
     whole = measured(cases, wrap="root")
     exposed_whole = sum(whole.least(c) for c in results.EXPOSED)
-    text = (f"of {ms(total)} on the wire {ms(exposed)} are exposed, {ms(must)} of them cannot be hidden (first gathers, last reductions of "
-            f"{root_unit.name} and {blocks[0].name}); one unit for all exposes {ms(exposed_whole)}")
+    text = (f"of {ms(total)} on the wire {ms(exposed)} are exposed, each class in the step where it is least; the first gathers and the last reductions of "
+            f"{root_unit.name} and {blocks[0].name} take {ms(must)}; one unit for all exposes {ms(exposed_whole)}")
     return Finding(SHOWS if hidden >= 0.9 and exposed < exposed_whole else FAIL, f"{hidden:.0%} hidden", text)
 
 
@@ -144,7 +144,7 @@ def forward_prefetch(cases):
     cls = "exposed_all_gather_forward"
     off, on = measured(cases, wrap="block", forward_prefetch=0), measured(cases, wrap="block", forward_prefetch=1)
     must = wire_ns(on, on.units[0].unsharded_bytes) + wire_ns(on, on.units[1].unsharded_bytes)
-    hidden = (off.least(cls) - on.least(cls)) / (off.least(cls) - must) if off.least(cls) > must else 0.0
+    hidden = min(1.0, (off.least(cls) - on.least(cls)) / (off.least(cls) - must)) if off.least(cls) > must else 0.0
     one_off, one_on = measured(cases, wrap="root", forward_prefetch=0), measured(cases, wrap="root", forward_prefetch=1)
     same = abs(one_on.least(cls) / one_off.least(cls) - 1)
     text = (f"exposed in forward {ms(off.least(cls))} without, {ms(on.least(cls))} with a unit ahead ({ms(must)} cannot be hidden); with the root alone "
