@@ -48,9 +48,10 @@ void judge_allocator(CaseRecord& record) {
   if (retries + failures == 0 || !measured(record.status)) return;
   record.status = Status::kNearOom;
   record.reason = "the caching allocator would free its cache and ask again " + std::to_string(retries) +
-                  " times a step (" + record.environment["predicted_cached_bytes"] + " B lie in pieces or kept" +
-                  (failures > 0 ? "; " + std::to_string(failures) + " requests would fail all the same)" : ")") +
-                  ": the step will be slower than predicted";
+                  " times a step, " + std::to_string(failures) + " requests would fail all the same (" +
+                  record.environment["predicted_cached_bytes"] +
+                  " B lie in pieces or kept): slower than predicted, or "
+                  "out of memory";
 }
 
 void take_failure(const RankEvent& e, CaseRecord& record) {
