@@ -12,8 +12,9 @@ struct Annotation;
 
 class ComputeUnits {
  public:
+  ComputeUnits() = default;
   // By thread, then begin, units named.
-  explicit ComputeUnits(const std::vector<Annotation>& annotations = {});
+  explicit ComputeUnits(const std::vector<Annotation>& annotations);
 
   struct Owner {
     fsdp::UnitId unit = fsdp::kNoUnit;
