@@ -30,7 +30,7 @@ function renderFrontier() {
     freeAxes().length > 1 && picker('join along', freeAxes().map((a) => [a.name, shortAxis(a.name)]), axis.name, (v) => change({ along: v })),
     exportButtons(() => where.querySelector('svg'), 'time-memory')),
   h('p', { class: 'muted lead' }, (axis ? 'Lines join cases that differ in ' + shortAxis(axis.name) + ' only. ' : '') +
-    'The stepped line is the front: no case is both ' + (state.y === 'rate' ? 'of higher throughput' : 'faster') + ' and smaller than those on it. Crosses at the top ran out of memory there.' + emulatedNote()),
+    'The stepped line is the front: no case is both ' + (state.y === 'rate' ? 'of higher throughput' : 'faster') + ' and smaller than those on it.' + (lines.some((l) => l.cases.some((i) => caseAt(i).status === 'oom' && caseAt(i).peak_bytes)) ? ' Crosses at the top ran out of memory there.' : '') + emulatedNote()),
   h('figure', {}, where));
   drawFrontier(where, lines, axis);
 }

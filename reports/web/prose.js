@@ -151,7 +151,7 @@ const dictionary = [
   ['default', 'The case with wrap block and backward prefetch pre, other settings at their defaults where the sweep offers them.'],
   ['recommended', 'The fastest case that leaves 5 % of the budget free; of cases as fast within 2 % whose intervals meet, the smallest.'],
   ['front', 'Cases that no other case beats in both step time and peak memory.'],
-  ['clock uncertainty', 'How far the stamps of two ranks may be off each other: the largest disagreement over the ends of the collectives that all ranks share.'],
+  ['clock uncertainty', 'How closely the ends of the collectives that all ranks share agree, at worst: on one machine an upper bound, since all ranks read the same clock.'],
   ['expected error', 'Of a prediction: the median error of the same model against measurements, with where it was measured.'],
   ['cliff', 'Two neighbours that differ by 10 % or more, with disjoint intervals, by at least three times the median of the other changes on the line.'],
 ];

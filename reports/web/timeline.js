@@ -320,7 +320,7 @@ async function showTimeline(c, where) {
   const missing = c.ranks.length > timeline.data.ranks.length ? ' Only ' + plural(timeline.data.ranks.length, 'rank is', 'ranks are') + ' in this page; the full trace is beside it.' : '';
   put(where, timelineControls(c), h('div', { class: 'canvas-frame' }, canvas),
     h('p', { class: 'muted hint' }, 'The strip of each rank is its partition; tinted are the times in which its compute lane waited for communication. Drag to move, ctrl + wheel or pinch to zoom, click to highlight a unit.' +
-      (known(c.clock_ns) && timeline.data.aligned ? ' All ranks stand on one clock; stamps of two ranks may be off each other by ' + duration(c.clock_ns) + ', the bar at the begin of a rank.' : '') +
+      (known(c.clock_ns) && timeline.data.aligned ? ' All ranks stand on one clock, which the ends of their shared collectives confirm to within ' + duration(c.clock_ns) + ', the bar at the begin of a rank.' : '') +
       (timeline.data.aligned ? '' : ' The clocks of the ranks do not match: each begins at its own step.') + missing));
   listenToTimeline(canvas);
   drawTimeline();

@@ -167,7 +167,7 @@ class ReportPage(unittest.TestCase):
         tab.wait_for("document.querySelector('#case canvas')")
         self.assertEqual(tab.run("location.hash"), place)
         self.assertNotEqual(tab.run("document.querySelector('#case .unit-picker select').value"), "-1")
-        self.assertIn("may be off each other by", tab.run("document.querySelector('#case .hint').textContent"))
+        self.assertIn("confirm to within", tab.run("document.querySelector('#case .hint').textContent"))
 
     def test_every_chart_saves_as_svg_and_png(self):
         for name in ("predicted", "compare"):
