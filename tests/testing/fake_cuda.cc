@@ -174,7 +174,9 @@ class FakeRuntime final : public CudaRuntime {
   }
   Status copy(void* to, const void* from, std::size_t bytes, Stream stream) override {
     const auto n = static_cast<Bytes>(bytes);
-    return kernel("cudaMemcpyAsync", stream, {{from, n}}, {{to, n}}, [=] { std::memmove(to, from, bytes); });
+    return kernel("cudaMemcpyAsync", stream, {{from, n}}, {{to, n}}, [=] {
+      if (bytes > 0) std::memmove(to, from, bytes);
+    });
   }
   Status allocate(void** memory, std::size_t bytes, Stream stream) override {
     const Locked lock(s_.mutex);
@@ -210,7 +212,7 @@ class FakeRuntime final : public CudaRuntime {
       s_.paced.push_back(w);
     }
     return kernel("paced copy kernel", stream, {{w.from, w.bytes}}, {{w.to, w.bytes * w.copies}}, [w] {
-      for (int k = 0; k < w.copies; ++k) {
+      for (int k = 0; k < w.copies && w.bytes > 0; ++k) {
         std::memmove(static_cast<std::byte*>(w.to) + k * w.bytes, w.from, static_cast<std::size_t>(w.bytes));
       }
     });
