@@ -6,7 +6,10 @@ number. Gloo between processes, one thread a rank. What is timed is what shardsc
 row without a barrier between them, on the slowest rank, divided by STEPS.
 
   python-with-torch bench/peer_fsdp.py --impl fsdp2 --wrap block
-Prints one JSON document: step_ns, losses, units, versions.
+Prints one JSON document: step_ns, cpu_ns (of rank 0's process, a step), losses, units, versions. `--impl single` is the same model
+without FSDP, one process with one rank's batch. `--memory` measures memory instead of time: peak_bytes, the most bytes that
+PyTorch's CPU allocator had given out in the last step, from events of the profiler that began before the model existed; over
+PyTorch's fake process group, because Gloo's own buffers are counted there too and differ from run to run.
 """
 import argparse
 import functools
@@ -26,8 +29,9 @@ TOKENS = 0x746F6B656E
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    p.add_argument("--impl", choices=["fsdp1", "fsdp2"], required=True)
-    p.add_argument("--wrap", choices=["block", "linear"], default="block", help="a unit for each block, or for each linear layer")
+    p.add_argument("--impl", choices=["fsdp1", "fsdp2", "single"], required=True)
+    p.add_argument("--wrap", default="block", help="root, blocks:K, block, sublayer (attention and feed-forward apart) or linear (each linear layer)")
+    p.add_argument("--memory", action="store_true", help="measure memory, over the fake process group")
     for name, value in dict(layers=4, dim=128, heads=4, ffn=352, vocab=512, seq=64, batch=4, world=2, steps=12, warmup=3, seed=0).items():
         p.add_argument(f"--{name}", type=int, default=value)
     p.add_argument("--timeout", type=float, default=300, help="seconds for the whole run")
@@ -90,28 +94,45 @@ def build(a):
     def linear(n_in, n_out):
         return nn.Linear(n_in, n_out, bias=False)
 
-    class Block(nn.Module):
+    class Attention(nn.Module):
         def __init__(self):
             super().__init__()
-            self.attn_norm = Norm()
+            self.norm = Norm()
             self.wq, self.wk, self.wv, self.wo = (linear(a.dim, a.dim) for _ in range(4))
-            self.mlp_norm = Norm()
-            self.w_gate, self.w_up, self.w_down = linear(a.dim, a.ffn), linear(a.dim, a.ffn), linear(a.ffn, a.dim)
 
         def forward(self, x):
             batch, length, _ = x.shape
-            n = self.attn_norm(x)
+            n = self.norm(x)
             q, k, v = (w(n).view(batch, length, a.heads, -1).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
             o = F.scaled_dot_product_attention(rotate(q), rotate(k), v, is_causal=True)
-            h = x + self.wo(o.transpose(1, 2).reshape(x.shape))
-            n = self.mlp_norm(h)
-            return h + self.w_down(F.silu(self.w_gate(n)) * self.w_up(n))
+            return x + self.wo(o.transpose(1, 2).reshape(x.shape))
+
+    class FeedForward(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = Norm()
+            self.w_gate, self.w_up, self.w_down = linear(a.dim, a.ffn), linear(a.dim, a.ffn), linear(a.ffn, a.dim)
+
+        def forward(self, x):
+            n = self.norm(x)
+            return x + self.w_down(F.silu(self.w_gate(n)) * self.w_up(n))
+
+    class Block(nn.Sequential):
+        def __init__(self):
+            super().__init__(Attention(), FeedForward())
+
+    class Group(nn.Sequential):
+        pass
 
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
             self.embedding = nn.Embedding(a.vocab, a.dim)
-            self.blocks = nn.ModuleList(Block() for _ in range(a.layers))
+            blocks = [Block() for _ in range(a.layers)]
+            if a.wrap.startswith("blocks:"):
+                size = int(a.wrap.split(":")[1])
+                blocks = [Group(*blocks[i:i + size]) for i in range(0, a.layers, size)]
+            self.blocks = nn.ModuleList(blocks)
             self.norm = Norm()
             self.head = linear(a.dim, a.vocab)
 
@@ -127,7 +148,7 @@ def build(a):
             if "norm" not in name:
                 u = top_bits(output(a.seed, index), w.numel(), 24).float()
                 w.copy_(((u * 2.0**-23 - 1.0) * 2.0**-5).view_as(w))
-    return model, {"block": Block, "linear": nn.Linear}[a.wrap]
+    return model, {"root": (), "block": Block, "sublayer": (Attention, FeedForward), "linear": nn.Linear}.get(a.wrap, Group)
 
 
 def batch_of(a):
@@ -138,12 +159,14 @@ def batch_of(a):
 
 
 def shard(a, model, unit):
-    """-> the wrapped model and its number of units, root included."""
+    """-> the wrapped model and its number of units, root included. unit: a class or a tuple of classes; (): the root alone."""
     import torch
+    if a.impl == "single":
+        return model, 1
     if a.impl == "fsdp1":
         from torch.distributed.fsdp import FullyShardedDataParallel
         from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
-        policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={unit})
+        policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls=set(unit) if isinstance(unit, tuple) else {unit})
         model = FullyShardedDataParallel(model, auto_wrap_policy=policy, use_orig_params=True, forward_prefetch=True,
                                          device_id=torch.device("cpu"))
         return model, sum(isinstance(m, FullyShardedDataParallel) for m in model.modules())
@@ -157,41 +180,77 @@ def shard(a, model, unit):
 
 
 # ---- one rank --------------------------------------------------------------------------------------------------------
-def run_rank(a):
-    import gc
-
+def trainer(a):
+    """-> step() -> loss, and the number of units."""
     import torch
-    import torch.distributed as dist
     from torch.nn import functional as F
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=a.rank, world_size=a.world, store=dist.FileStore(os.path.join(a.folder, "store"), a.world))
     model, unit = build(a)
     model, units = shard(a, model, unit)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, fused=True)
     tokens, targets = batch_of(a)
-    losses = []
 
     def step():
         loss = F.cross_entropy(model(tokens).view(-1, a.vocab), targets)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.detach())
+        return loss.detach()
 
+    return step, units
+
+
+def peak_of_last_step(a):
+    """One process as rank 0 over collectives that do nothing: the peak of the allocator in the last of three steps, bytes."""
+    import torch
+    import torch.distributed as dist
+    from torch.profiler import ProfilerActivity, profile, record_function
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    torch.set_num_threads(1)
+    a.rank = 0
+    if a.impl != "single":
+        dist.init_process_group("fake", rank=0, world_size=a.world, store=FakeStore())
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        step, units = trainer(a)
+        for _ in range(2):
+            step()
+        with record_function("last step"):
+            step()
+    events = recorded.profiler.kineto_results.events()
+    last = next(e for e in events if e.name() == "last step")
+    begin, end = last.start_ns(), last.start_ns() + last.duration_ns()
+    live = peak = 0
+    for at, change in sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"):
+        live += change
+        if begin <= at < end:
+            peak = max(peak, live)
+    print(json.dumps(dict(impl=a.impl, wrap=a.wrap, units=units, peak_bytes=peak, torch=torch.__version__)), flush=True)
+    os._exit(0)
+
+
+def run_rank(a):
+    import gc
+
+    import torch
+    import torch.distributed as dist
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=a.rank, world_size=a.world, store=dist.FileStore(os.path.join(a.folder, "store"), a.world))
+    step, units = trainer(a)
+    losses = []
     for _ in range(a.warmup):
-        step()
+        losses.append(step())
     gc.collect()
     gc.disable()               # the collector's pauses are Python's, not FSDP's
     dist.barrier()
-    begin = time.perf_counter_ns()
+    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
     for _ in range(a.steps):
-        step()
+        losses.append(step())
+    cpu = time.process_time_ns() - cpu
     took = torch.tensor([time.perf_counter_ns() - begin], dtype=torch.int64)
     dist.all_reduce(took, op=dist.ReduceOp.MAX)
     mean = torch.stack(losses).double()
     dist.all_reduce(mean)
     if a.rank == 0:
-        result = dict(impl=a.impl, wrap=a.wrap, units=units, step_ns=int(took) // a.steps, losses=(mean / a.world).tolist(),
+        result = dict(impl=a.impl, wrap=a.wrap, units=units, step_ns=int(took) // a.steps, cpu_ns=cpu // a.steps, losses=(mean / a.world).tolist(),
                       torch=torch.__version__, threads=torch.get_num_threads(), cpu_capability=torch.backends.cpu.get_cpu_capability())
         with open(os.path.join(a.folder, "result.json"), "w", encoding="utf-8") as f:
             json.dump(result, f)
@@ -202,6 +261,10 @@ def run_rank(a):
 
 def main():
     a = arguments()
+    if a.impl == "single":
+        a.world = 1
+    if a.memory:
+        peak_of_last_step(a)
     if a.rank >= 0:
         run_rank(a)
     env = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo", PYTHONWARNINGS="ignore")

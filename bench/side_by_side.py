@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""shardscope's runtime beside PyTorch's FSDP2 and FSDP1: the same small model, CPU ranks, one thread each.
+"""shardscope's runtime beside PyTorch's FSDP2 and FSDP1: the same models, CPU ranks, one thread each.
 
   scripts/dependencies --full         # the whole PyTorch; the programs alone need less
-  bench/side_by_side.py [--rounds 7] [--wrap block linear] [-o bench/results/side_by_side]
+  bench/side_by_side.py [--rounds 7] [--model small medium] [--wrap block linear] [-o bench/results/side_by_side]
 
 Arms run one after the other in rounds, so that the ratio of two arms of one round saw the same machine. Printed and written
-(Markdown and JSON): the median over rounds of each arm's step time, the median over rounds of its ratio to ours, and how far
-losses differ. `ours, gloo` puts both programs on the same collectives; `ours` uses shared memory, its default in one machine.
+(Markdown and JSON): the median over rounds of each arm's step time, of the CPU time of rank 0's process a step and of the ratio
+of the step to ours; the peak of the allocator, and how far losses differ. `ours, gloo` puts both programs on the same
+collectives; `ours` uses shared memory, its default in one machine. `one rank` is one process with one rank's batch and no
+communication: ours and PyTorch without FSDP.
 """
 import argparse
 import datetime
@@ -19,17 +21,18 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SHAPE = dict(layers=4, dim=128, heads=4, ffn=352, vocab=512)
-SEQ, BATCH, WORLD, SEED = 64, 4, 2, 1234
-WRAPS = {"block": "block", "linear": "class:Linear"}   # peer's name -> ours
+MODELS = {"small": dict(layers=4, dim=128, heads=4, ffn=352, vocab=512, seq=64, batch=4),
+          "medium": dict(layers=8, dim=512, heads=8, ffn=1376, vocab=4096, seq=256, batch=2)}
+WORLD, SEED = 2, 1234
+WRAPS = {"root": "root", "blocks:2": "blocks:2", "block": "block", "sublayer": "sublayer", "linear": "class:Linear"}   # peer's name -> ours
 
 
 def arguments():
     cache = os.environ.get("SHARDSCOPE_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "shardscope")
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     p.add_argument("--rounds", type=int, default=7)
-    p.add_argument("--steps", type=int, default=20, help="timed steps of one run")
-    p.add_argument("--warmup", type=int, default=5)
+    p.add_argument("--steps", type=int, default=20, help="timed steps of one run; of the medium model a quarter of them")
+    p.add_argument("--model", nargs="+", choices=list(MODELS), default=list(MODELS))
     p.add_argument("--wrap", nargs="+", choices=list(WRAPS), default=list(WRAPS))
     p.add_argument("--program", default=str(ROOT / "build/bin/shardscope"))
     p.add_argument("--python", default=os.environ.get("SHARDSCOPE_PYTHON", os.path.join(cache, "torch-2.11.0/bin/python")), help="with PyTorch")
@@ -37,14 +40,20 @@ def arguments():
     return p.parse_args()
 
 
-def commands(a, wrap):
+def commands(a, model, wrap):
     """arm -> argument list; the first arm is the one that ratios refer to."""
-    dims = ",".join(f"{k}={v}" for k, v in SHAPE.items()) + f",kv_heads={SHAPE['heads']}"
-    ours = [a.program, "run", "--model", "llama", "--set", dims, "--seq", str(SEQ), "--batch", str(BATCH), "--world", str(WORLD), "--seed", str(SEED),
-            "--wrap", WRAPS[wrap], "--steps", str(a.steps), "--warmup", str(a.warmup), "--json"]
-    peer = [a.python, str(ROOT / "bench/peer_fsdp.py"), "--wrap", wrap, "--steps", str(a.steps), "--warmup", str(a.warmup), "--seed", str(SEED)]
-    peer += [text for k, v in dict(SHAPE, seq=SEQ, batch=BATCH, world=WORLD).items() for text in (f"--{k}", str(v))]
-    return {"ours": ours, "ours, gloo": ours + ["--collectives", "gloo"], "FSDP2": peer + ["--impl", "fsdp2"], "FSDP1": peer + ["--impl", "fsdp1"]}
+    shape = MODELS[model]
+    steps = a.steps if model == "small" else max(1, a.steps // 4)
+    dims = ",".join(f"{k}={shape[k]}" for k in ("layers", "dim", "heads", "ffn", "vocab")) + f",kv_heads={shape['heads']}"
+    ours = [a.program, "run", "--model", "llama", "--set", dims, "--seq", str(shape["seq"]), "--batch", str(shape["batch"]), "--seed", str(SEED),
+            "--wrap", WRAPS[wrap], "--steps", str(steps), "--warmup", "3", "--json"]
+    peer = [a.python, str(ROOT / "bench/peer_fsdp.py"), "--wrap", wrap, "--steps", str(steps), "--warmup", "3", "--seed", str(SEED)]
+    peer += [text for k, v in dict(shape, world=WORLD).items() for text in (f"--{k}", str(v))]
+    arms = {"ours": ours + ["--world", str(WORLD)], "ours, gloo": ours + ["--world", str(WORLD), "--collectives", "gloo"],
+            "FSDP2": peer + ["--impl", "fsdp2"], "FSDP1": peer + ["--impl", "fsdp1"]}
+    if wrap == "block":
+        arms |= {"ours, one rank": ours + ["--world", "1"], "PyTorch, one rank": peer + ["--impl", "single"]}
+    return arms
 
 
 def run(command):
@@ -52,7 +61,8 @@ def run(command):
     if done.returncode:
         sys.exit(f"side_by_side: exit {done.returncode} of: {' '.join(command)}\n{done.stderr[-2000:]}{done.stdout[-500:]}")
     result = json.loads(done.stdout)
-    result["step_ns"] = int(result["step_ns"])
+    if "environment" in result:
+        result["cpu_ns"] = int(result["environment"]["machine.cpu_ns_per_step"])
     return result
 
 
@@ -61,20 +71,23 @@ def largest_difference(left, right):
     return max(abs(x - y) / abs(y) for x, y in zip(left, right))
 
 
-def measure(a, wrap):
-    arms = commands(a, wrap)
+def measure(a, model, wrap):
+    arms = commands(a, model, wrap)
     rounds = []
     for number in range(a.rounds):
         rounds.append({arm: run(command) for arm, command in arms.items()})
-        print(f"{wrap}, round {number + 1} of {a.rounds}: " + ", ".join(f"{arm} {r['step_ns'] / 1e6:.1f} ms" for arm, r in rounds[-1].items()),
+        print(f"{model}, {wrap}, round {number + 1} of {a.rounds}: " + ", ".join(f"{arm} {r['step_ns'] / 1e6:.1f} ms" for arm, r in rounds[-1].items()),
               file=sys.stderr, flush=True)
     rows = []
     for arm, command in arms.items():
         steps = [r[arm]["step_ns"] for r in rounds]
         ratios = [r[arm]["step_ns"] / r["ours"]["step_ns"] for r in rounds]
-        rows.append(dict(wrap=wrap, arm=arm, units=rounds[0][arm]["units"], step_ns=int(statistics.median(steps)), step_ns_of_rounds=steps,
+        alone = arm.endswith("one rank")
+        peak = rounds[0][arm]["peak_bytes"] if arm.startswith("ours") else run(command + ["--memory"])["peak_bytes"]
+        rows.append(dict(model=model, wrap=wrap, arm=arm, units=rounds[0][arm]["units"], step_ns=int(statistics.median(steps)), step_ns_of_rounds=steps,
+                         cpu_ns=int(statistics.median(r[arm]["cpu_ns"] for r in rounds)), peak_bytes=peak,
                          ratio_to_ours=statistics.median(ratios), ratio_low=min(ratios), ratio_high=max(ratios),
-                         loss_difference=max(largest_difference(r[arm]["losses"], r["FSDP2"]["losses"]) for r in rounds), command=command))
+                         loss_difference=None if alone else max(largest_difference(r[arm]["losses"], r["FSDP2"]["losses"]) for r in rounds), command=command))
     return rows
 
 
@@ -94,16 +107,18 @@ def revision():
 
 def markdown(report):
     m = report["machine"]
+    shapes = "; ".join(f"{name}: " + ", ".join(f"{k} {v}" for k, v in MODELS[name].items()) for name in report["models"])
     lines = ["# Beside PyTorch's FSDP", "",
              f"{report['date']}, {m['cpu']}, {m['cores']} cores, load {m['load_before']:.2f} before; revision {report['revision']}, PyTorch {report['torch']}.",
-             f"Llama of {SHAPE['layers']} layers, dim {SHAPE['dim']}, {SHAPE['heads']} heads, ffn {SHAPE['ffn']}, vocabulary {SHAPE['vocab']}; sequence {SEQ}, batch {BATCH} a rank, "
-             f"{WORLD} ranks, one thread each, fp32, AdamW.",
-             f"Median of {report['rounds']} interleaved rounds of {report['steps']} steps after {report['warmup']}. Command: `{report['command']}`", "",
-             "| wrap | runtime | units | step | ratio to ours (min to max over rounds) | largest relative difference of losses to FSDP2 |",
-             "|---|---|---|---|---|---|"]
+             f"Llama ({shapes}; batch a rank), {WORLD} ranks, one thread each, fp32, AdamW.",
+             f"Medians of {report['rounds']} interleaved rounds of {report['steps']} steps (medium: a quarter of them) after 3. Command: `{report['command']}`",
+             "CPU: of rank 0's process, a step. Peak: bytes that the CPU allocator had given out at most, of one rank; PyTorch's over collectives",
+             "that do nothing, in the third step. Losses: the largest relative difference to FSDP2's.", "",
+             "| model | wrap | runtime | units | step | ratio to ours (min to max over rounds) | CPU | peak | losses |", "|---|---|---|---|---|---|---|---|---|"]
     for r in report["rows"]:
-        lines.append(f"| {r['wrap']} | {r['arm']} | {r['units']} | {r['step_ns'] / 1e6:.1f} ms | {r['ratio_to_ours']:.2f} ({r['ratio_low']:.2f} to {r['ratio_high']:.2f}) "
-                     f"| {r['loss_difference']:.1e} |")
+        loss = "" if r["loss_difference"] is None else f"{r['loss_difference']:.1e}"
+        lines.append(f"| {r['model']} | {r['wrap']} | {r['arm']} | {r['units']} | {r['step_ns'] / 1e6:.1f} ms | {r['ratio_to_ours']:.2f} "
+                     f"({r['ratio_low']:.2f} to {r['ratio_high']:.2f}) | {r['cpu_ns'] / 1e6:.1f} ms | {r['peak_bytes'] / 1e6:.2f} MB | {loss} |")
     return "\n".join(lines) + "\n"
 
 
@@ -115,9 +130,9 @@ def main():
     load = machine()
     if load["load_before"] > 0.3 * load["cores"]:
         print(f"side_by_side: load {load['load_before']:.2f} on {load['cores']} cores: the numbers will be disturbed", file=sys.stderr)
-    rows = [row for wrap in a.wrap for row in measure(a, wrap)]
+    rows = [row for model in a.model for wrap in a.wrap for row in measure(a, model, wrap)]
     version = subprocess.run([a.python, "-c", "from importlib.metadata import version; print(version('torch'))"], capture_output=True, text=True, check=True).stdout.strip()
-    report = dict(date=datetime.date.today().isoformat(), machine=load, revision=revision(), torch=version, rounds=a.rounds, steps=a.steps, warmup=a.warmup,
+    report = dict(date=datetime.date.today().isoformat(), machine=load, revision=revision(), torch=version, rounds=a.rounds, steps=a.steps, models=a.model,
                   command="bench/side_by_side.py " + " ".join(sys.argv[1:]), rows=rows)
     for row in rows:
         row["command"] = [part.replace(str(ROOT) + os.sep, "").replace(a.python, "python") for part in row["command"]]

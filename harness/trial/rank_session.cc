@@ -3,6 +3,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <string>
+
 #include "fsdp/core/clock.h"
 
 namespace harness {
@@ -42,6 +44,7 @@ void serve(const CaseSettings& settings, RankWorld& world, RankLink& link, RankP
   ready.pid = getpid();
   link.send(ready);
   int repetitions = 0;
+  fsdp::Nanos cpu_ns = 0;
   while (true) {
     const RankCommand command = link.next();
     if (command == RankCommand::kRepeat) {
@@ -50,7 +53,9 @@ void serve(const CaseSettings& settings, RankWorld& world, RankLink& link, RankP
         steps(world, progress, settings.warmup);
       }
       progress.set_phase(RankProgress::Phase::kRepetition, ++repetitions);
-      link.send(repetition(settings, world, progress));
+      const RankEvent done = repetition(settings, world, progress);
+      cpu_ns += done.cpu_ns;
+      link.send(done);
       world.stop_keeping_numbers();
       progress.set_phase(RankProgress::Phase::kReady);
       continue;
@@ -65,6 +70,9 @@ void serve(const CaseSettings& settings, RankWorld& world, RankLink& link, RankP
     RankEvent result;
     result.kind = RankEvent::Kind::kResult;
     result.result = world.result();
+    // Of this process, all its threads: it moves less than the step's length when others use the machine too.
+    if (repetitions > 0)
+      result.result.environment["machine.cpu_ns_per_step"] = std::to_string(cpu_ns / repetitions / settings.steps);
     return link.send(result);
   }
 }
