@@ -17,7 +17,7 @@ namespace {
 int gpu_of(const CudaWorldOptions& o) {
   if (const std::string why = why_no_gpu(); !why.empty()) throw EnvironmentError("[device] " + why);
   const int gpus = gpu_count();
-  const int gpu = o.local_rank >= 0 ? o.local_rank : o.rank % gpus;
+  const int gpu = o.launched && gpus == 1 ? 0 : o.local_rank;
   if (gpu >= gpus) {
     throw EnvironmentError("[device] rank " + std::to_string(o.rank) + " is the " + std::to_string(gpu + 1) +
                            ". of this machine, which has " + std::to_string(gpus) +

@@ -16,7 +16,8 @@ namespace fsdp {
 
 struct CudaWorldOptions {
   int rank = 0, world = 1;
-  int local_rank = -1;  // which GPU of this machine; -1: rank modulo their number
+  int local_rank = 0;     // which GPU of this machine
+  bool launched = false;  // by a launcher, which may show each rank its own GPU alone
   int shard_ranks = 0, regather_ranks = 0;
   bool own_reduce_scatter = false;
   int min_ctas = 0, max_ctas = 0;

@@ -218,12 +218,12 @@ void give_jobs(JoinedRanks& ranks, const CaseSettings& settings, const Rendezvou
     RankPreparation p;
     if (r.shared_memory.open())
       p.shared_memory = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(r.shared_memory.get());
-    if (ranks.hosts() > 1) {
-      const Hello& hello = ranks.rank(rank).hello;
-      p.interface = hello.identity.host == home ? interface_of(r.host) : hello.interface;
-    }
+    const Hello& hello = ranks.rank(rank).hello;
+    if (ranks.hosts() > 1) p.interface = hello.identity.host == home ? interface_of(r.host) : hello.interface;
     ranks.send(rank, to_json_line(p));
-    ranks.send(rank, to_json_line(rank_job(settings, r, rank)));
+    RankJob job = rank_job(settings, r, rank);
+    job.local_rank = hello.identity.local_rank;
+    ranks.send(rank, to_json_line(job));
   }
 }
 }  // namespace

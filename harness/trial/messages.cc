@@ -161,6 +161,7 @@ std::string to_json_line(const RankJob& job) {
   return line_of({{"settings", Json::parse(to_json(job.settings))},
                   {"rank", job.rank},
                   {"world", job.world},
+                  {"local_rank", job.local_rank},
                   {"shared_memory_fd", job.shared_memory_fd},
                   {"listen_fd", job.listen_fd},
                   {"master_host", job.master_host},
@@ -174,6 +175,7 @@ RankJob rank_job_from_json(const std::string& line) {
     job.settings = settings_from_json(j.at("settings").dump());
     job.rank = j.at("rank");
     job.world = j.at("world");
+    job.local_rank = j.at("local_rank");
     job.shared_memory_fd = j.at("shared_memory_fd");
     job.listen_fd = j.at("listen_fd");
     job.master_host = j.at("master_host");

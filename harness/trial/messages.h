@@ -28,6 +28,7 @@ namespace harness {
 struct RankJob {
   CaseSettings settings;
   int rank = 0, world = 1;
+  int local_rank = -1;  // of a rank that a launcher has started, as it says; -1: all ranks are on this machine
   // Rendezvous. local: an inherited memfd holds the shared memory of all ranks. gloo: a TCPStore at host:port, for
   // which rank 0 inherits the socket that already listens there, so that no port is guessed and none is left behind.
   int shared_memory_fd = -1;

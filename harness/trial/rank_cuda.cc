@@ -38,7 +38,8 @@ fsdp::CudaWorldOptions options_of(const RankJob& job, const fsdp::UnitPlan& plan
   const Wire wire = wire_of(c);
   fsdp::CudaWorldOptions o;
   o.rank = job.rank, o.world = job.world;
-  if (job.master_port == 0) o.local_rank = job.rank;  // all ranks are on this machine
+  o.launched = job.local_rank >= 0;
+  o.local_rank = o.launched ? job.local_rank : job.rank;
   o.shard_ranks = groups.shard, o.regather_ranks = groups.regather;
   o.own_reduce_scatter = own_reduce_scatter(c);
   o.min_ctas = ctas.min, o.max_ctas = ctas.max;

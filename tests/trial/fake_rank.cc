@@ -154,6 +154,8 @@ void result(const harness::RankJob& job, bool traced) {
   r.collectives_per_step = 5;
   r.communicated_bytes_per_step = 640;
   r.warnings = {"a warning of every rank"};
+  if (job.local_rank >= 0)
+    r.warnings.push_back("rank " + std::to_string(job.rank) + " is local rank " + std::to_string(job.local_rank));
   r.environment = {{"libtorch", "none"}};
   if (traced) r.spans = spans_of(job.rank, job.settings.steps);
   say(e);

@@ -18,6 +18,7 @@ namespace harness {
 namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsSupersetOf;
 
 constexpr fsdp::Nanos kSecond = 1'000'000'000;
 
@@ -96,6 +97,13 @@ TEST_F(JoinedTrial, RankZeroLeadsAndHasTheRecordTheOthersEndAsItSays) {
   EXPECT_THAT(r.environment.at("hosts"), HasSubstr(":3"));
   EXPECT_EQ(all[1].code, 0) << all[1].error;
   EXPECT_EQ(all[2].code, 0) << all[2].error;
+}
+
+TEST_F(JoinedTrial, RanksKnowTheLocalRankThatTheirLauncherGave) {
+  std::vector<RankPlace> places = {place(0, 2), place(1, 2)};
+  std::swap(places[0].local_rank, places[1].local_rank);
+  EXPECT_THAT(run(places, {settings_, settings_})[0].record.warnings,
+              IsSupersetOf({"rank 0 is local rank 1", "rank 1 is local rank 0"}));
 }
 
 TEST_F(JoinedTrial, ARankThatIsKilledIsTheReasonAndEveryProcessEndsBadly) {
