@@ -46,6 +46,7 @@ void LineSocket::send(const std::string& line, fsdp::Nanos patience) {
       pollfd p{fd_.get(), POLLOUT, 0};
       poll(&p, 1, kTickMs);
     } else if (errno != EINTR) {
+      if (errno == EAGAIN && at > 0) close();
       return;
     }
   }

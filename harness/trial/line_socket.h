@@ -33,7 +33,8 @@ class LineSocket {
   bool open() const { return fd_.open(); }
   void close() { fd_.reset(); }
 
-  // Waits for room at most `patience`. A peer that is gone is no error: receive() will tell.
+  // Waits for room at most `patience`; closes when a part of the line was sent by then: what follows would be taken for
+  // its end. A peer that is gone is no error: receive() will tell.
   void send(const std::string& line, fsdp::Nanos patience = 1'000'000'000);
   // The whole lines that have arrived. The socket is closed once the peer has closed it.
   std::vector<std::string> receive();
