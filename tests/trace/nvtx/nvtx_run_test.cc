@@ -38,7 +38,9 @@ TEST(NvtxOfARun, EveryCollectiveOfEveryRankIsARangeWithItsUnitPassAndBytes) {
       steps += measured && e.name == "step";
       const bool unit = e.name.rfind("unit", 0) == 0;
       collectives += measured && unit && (e.category == 1 || e.category == 3);
-      if (unit && (e.category == 1 || e.category == 3)) EXPECT_GT(e.payload, 0u) << e.name;
+      if (unit && (e.category == 1 || e.category == 3)) {
+        EXPECT_GT(e.payload, 0u) << e.name;
+      }
       if (e.name == "unit0.fwd.all_gather") root_bytes = e.payload;
     }
     EXPECT_EQ(steps, 2);
