@@ -188,6 +188,8 @@ void refuse_what_cannot_join(const RankPlace& place, const CaseSettings& setting
   check_master(place);
   if (settings.device == "virtual")
     throw fsdp::ConfigError("[device] the virtual world stands for all ranks in one process; start shardscope alone");
+  if (settings.device == "cuda" && wire_of(settings).on)
+    throw fsdp::ConfigError("[wire] one GPU stands for all ranks of an emulated network; start shardscope alone");
 }
 
 // Across hosts Gloo, else what the settings say.

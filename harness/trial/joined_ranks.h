@@ -59,7 +59,6 @@ class RankGathering {
  private:
   void accept_one();
   void hear(std::vector<JoinedRanks::Rank>& unknown);
-  bool wrong() const;
 
   const int world_;
   const std::string token_;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
 #include "harness/trial/join_messages.h"
+#include "harness/trial/joined_ranks.h"
 
 namespace harness {
 namespace {
@@ -154,6 +156,27 @@ TEST_F(JoinedTrial, APlaceWithoutAMasterIsRefusedBeforeAnythingStarts) {
   RankPlace p = place(1, 2);
   p.master_addr.clear();
   EXPECT_THAT(take_part(p, settings_).error, HasSubstr("MASTER_ADDR"));
+}
+
+TEST_F(JoinedTrial, WhatOneProcessStandsForIsRefusedBeforeAnythingStarts) {
+  settings_.device = "virtual";
+  EXPECT_THAT(take_part(place(1, 2), settings_).error, HasSubstr("start shardscope alone"));
+  settings_.device = "cuda";
+  settings_.wire = "50us,10GB/s";
+  EXPECT_THAT(take_part(place(0, 2), settings_).error, HasSubstr("one GPU stands for all ranks"));
+}
+
+TEST(JoinedRanks, ALineThatCannotBeReadDoesNotDisturbTheEnd) {
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  std::vector<JoinedRanks::Rank> ranks(1);
+  ranks[0].socket = LineSocket(Fd(pair[0]));
+  LineSocket peer{Fd(pair[1])};
+  peer.send(R"({"ended":7})");
+  JoinedRanks joined(std::move(ranks));
+  joined.finish(0);
+  EXPECT_THAT(peer.receive(), ElementsAre(end_line(0)));
+  EXPECT_FALSE(peer.open());
 }
 
 TEST(JoinMessages, LinesComeBackAsTheyWereAndOtherLinesAreLeftAlone) {
