@@ -76,7 +76,8 @@ void read_rope(const Config& c, const char* theta, ModelSettings& m) {
   m.rope_theta = c.number(theta, 10000.0);
   if (const json* rope = c.find("rope_parameters"); rope != nullptr && rope->is_object()) {
     if (rope->contains("rope_theta") && (*rope)["rope_theta"].is_number()) m.rope_theta = (*rope)["rope_theta"];
-    if (rope->value("rope_type", "default") != "default") m.ignored += "+rope_parameters";
+    const auto type = rope->find("rope_type");
+    if (type != rope->end() && !type->is_null() && *type != "default") m.ignored += "+rope_parameters";
   }
   if (c.find("rope_scaling") != nullptr) m.ignored += "+rope_scaling";
 }

@@ -98,6 +98,18 @@ TEST(ModelConfig, WhatIsNotAppliedIsSaid) {
   EXPECT_TRUE(model_notes(model_from_config(reference("llama").at("config").dump(), "c.json")).empty());
 }
 
+TEST(ModelConfig, OnlyTheDefaultRopeTypeIsApplied) {
+  json config = reference("llama").at("config");
+  for (const json& type : {json(7), json("yarn")}) {
+    config["rope_parameters"] = {{"rope_type", type}};
+    EXPECT_THAT(model_from_config(config.dump(), "c.json").ignored, HasSubstr("rope_parameters")) << type;
+  }
+  for (const json& type : {json(nullptr), json("default")}) {
+    config["rope_parameters"] = {{"rope_type", type}};
+    EXPECT_EQ(model_from_config(config.dump(), "c.json").ignored, "") << type;
+  }
+}
+
 struct BadConfig {
   const char* file;    // whose configuration is changed
   const char* change;  // merged into it; null removes
