@@ -71,7 +71,7 @@ void run_virtual_trial(const CaseSettings& settings, const TrialOptions& options
   job.trace = options.trace;
   const std::string program = options.rank_program.empty() ? default_rank_program() : options.rank_program;
   VirtualWorkers& workers = VirtualWorkers::instance();
-  std::unique_ptr<RankProcesses> worker = workers.take(program, "");
+  std::unique_ptr<RankProcesses> worker = workers.take(program);
   if (options.progress) options.progress({"predicting", 0, {worker->pid(0)}});
   worker->send(0, to_json_line(job));
   Answer answer = wait_for_answer(*worker, options);

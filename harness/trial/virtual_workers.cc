@@ -55,7 +55,7 @@ VirtualWorkers& VirtualWorkers::instance() {
   return workers;
 }
 
-std::unique_ptr<RankProcesses> VirtualWorkers::take(const std::string& program, const std::string& log_dir) {
+std::unique_ptr<RankProcesses> VirtualWorkers::take(const std::string& program) {
   {
     const std::lock_guard lock(mutex_);
     const auto at = std::find_if(idle_.begin(), idle_.end(), [&](const Idle& i) { return i.program == program; });
@@ -67,7 +67,6 @@ std::unique_ptr<RankProcesses> VirtualWorkers::take(const std::string& program, 
   }
   LaunchOptions launch;
   launch.program = program;
-  launch.log_dir = log_dir;
   return starter_.start(launch);
 }
 

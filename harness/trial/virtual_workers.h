@@ -43,7 +43,7 @@ class VirtualWorkers {
 
   // A worker that is idle, or a new one. It belongs to the caller, who gives it back if it is well. Thread-safe. Throws
   // fsdp::EnvironmentError when the program cannot be started.
-  std::unique_ptr<RankProcesses> take(const std::string& program, const std::string& log_dir);
+  std::unique_ptr<RankProcesses> take(const std::string& program);
   void give_back(const std::string& program, std::unique_ptr<RankProcesses> worker);
 
  private:
