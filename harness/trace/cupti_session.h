@@ -4,8 +4,9 @@
 //
 //   machine.cupti.operations               what the GPU did in the traced steps: kernels, copies, sets
 //   machine.cupti.clock_error_ns           bound of the error of CUPTI's times on our clock
-//   machine.cupti.collectives_to_events    time of collectives by CUPTI's records divided by that of the events: 1 when
-//   both agree machine.cupti.overhead_ns              in which the profiler itself held things up
+//   machine.cupti.collectives_to_events    time of collectives by CUPTI's records over that of the events: 1 when both
+//                                          agree
+//   machine.cupti.overhead_ns              in which the profiler itself held things up
 #pragma once
 #include <functional>
 #include <map>

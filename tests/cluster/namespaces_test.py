@@ -163,8 +163,8 @@ def torchrun_on_both():
     cluster.check_same("torchrun on two hosts", result, cluster.alone(shardscope), "torchrun", hosts, "gloo")
 
 
-build()
 try:
+    build()
     two_hosts()
     errors()
     a_rank_dies()
