@@ -4,6 +4,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ struct World {
   bool any_order = false;                              // sums may be made in another order than the ranks'
   std::function<std::string(int world)> why_not = {};  // empty, or returns "": it runs here
 };
+inline void PrintTo(const World& world, std::ostream* out) { *out << world.name; }  // in names of tests
 std::vector<World> worlds_under_test();
 
 // Ranks as threads; make(rank) is called on each rank's thread.

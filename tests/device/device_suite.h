@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct DeviceWorld {
   bool lanes_run = true;     // beside the host, and can fail; false: the virtual world
   std::string why_not = {};  // empty: it runs here
 };
+inline void PrintTo(const DeviceWorld& world, std::ostream* out) { *out << world.name; }  // in names of tests
 std::vector<DeviceWorld> devices_under_test();
 
 }  // namespace fsdp::testing
