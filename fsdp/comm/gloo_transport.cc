@@ -18,6 +18,7 @@
 #include "fsdp/comm/rendezvous_store.h"
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
+#include "fsdp/core/seconds.h"
 #include "fsdp/device/host/wait_word.h"
 
 namespace fsdp {
@@ -41,12 +42,6 @@ std::chrono::milliseconds milliseconds(Nanos t) {
 std::string first_line(const char* text) {
   const std::string all = text;
   return all.substr(0, all.find('\n'));
-}
-
-std::string seconds(Nanos t) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g s", static_cast<double>(t) * 1e-9);
-  return text;
 }
 
 // Gloo throws one type for everything.

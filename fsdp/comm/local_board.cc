@@ -6,6 +6,7 @@
 
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
+#include "fsdp/core/seconds.h"
 
 namespace fsdp {
 
@@ -29,12 +30,6 @@ namespace {
 constexpr std::uint32_t kGaveUpBit = 1, kOneMeeting = 2;
 
 Bytes aligned(std::size_t n) { return static_cast<Bytes>((n + 63) / 64 * 64); }
-
-std::string seconds(Nanos t) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g s", static_cast<double>(t) * 1e-9);
-  return text;
-}
 }  // namespace
 
 bool CallRecord::agrees_with(const CallRecord& o) const {

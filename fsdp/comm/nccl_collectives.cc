@@ -1,13 +1,13 @@
 #include "fsdp/comm/nccl_collectives.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <unordered_map>
 #include <utility>
 
 #include "fsdp/comm/host_collectives.h"
 #include "fsdp/core/errors.h"
+#include "fsdp/core/seconds.h"
 
 namespace fsdp {
 namespace {
@@ -16,12 +16,6 @@ constexpr std::size_t kInFlight = 512;  // calls remembered: fewer than the devi
 
 std::string version_text(int v) {
   return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
-}
-
-std::string seconds(Nanos t) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g s", static_cast<double>(t) * 1e-9);
-  return text;
 }
 
 // What ranks compare when a wait has failed, as three values of an exchange.

@@ -1,11 +1,11 @@
 #include "fsdp/device/cuda/cuda_device.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
 
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
+#include "fsdp/device/wait_text.h"
 
 namespace fsdp {
 namespace {
@@ -16,13 +16,6 @@ constexpr Nanos kLongestSleep = 500'000;
 constexpr Nanos kCheckInterval = 2'000'000;  // between looks at communicators and peers
 
 bool is_comm(Lane lane) { return lane != Lane::kHost && lane != Lane::kCompute; }
-
-std::string describe(const WorkTag& tag) {
-  std::string text(name_of(tag.kind));
-  if (tag.unit != kNoUnit) text += " of unit " + std::to_string(tag.unit);
-  if (tag.pass != Pass::kNone) text += ", " + std::string(name_of(tag.pass));
-  return text;
-}
 
 // How long to sleep between questions: longer, the longer it takes.
 class Patience {
@@ -118,10 +111,7 @@ void CudaDevice::block(const CudaEvent& event, const WorkTag& awaited) {
   while (!event.reached()) {
     if (patience.over()) {
       if (watcher_ != nullptr) watcher_->timed_out(awaited);
-      char seconds[32];
-      std::snprintf(seconds, sizeof seconds, "%.3g s", static_cast<double>(options_.timeout) * 1e-9);
-      throw TimeoutError("[cuda device] waited " + std::string(seconds) + " for " + describe(awaited) +
-                         "; a peer is missing or step_timeout is too short");
+      throw timed_out("cuda device", options_.timeout, awaited);
     }
     if (patience.pause() && watcher_ != nullptr) watcher_->check();
   }

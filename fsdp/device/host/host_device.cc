@@ -1,12 +1,12 @@
 #include "fsdp/device/host/host_device.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
 #include <string>
 
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
+#include "fsdp/device/wait_text.h"
 
 namespace fsdp {
 namespace {
@@ -17,24 +17,6 @@ std::size_t channel_of(Event e) { return e.id & 1; }
 LaneQueue::Seq seq_of(Event e) { return e.id >> 1; }
 
 bool is_comm(Lane lane) { return lane != Lane::kHost && lane != Lane::kCompute; }
-
-std::string describe(const WorkTag& tag) {
-  std::string text(name_of(tag.kind));
-  if (tag.unit != kNoUnit) text += " of unit " + std::to_string(tag.unit);
-  if (tag.pass != Pass::kNone) text += ", " + std::string(name_of(tag.pass));
-  return text;
-}
-
-std::string seconds(Nanos t) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g s", static_cast<double>(t) * 1e-9);
-  return text;
-}
-
-TimeoutError timed_out(Nanos timeout, const WorkTag& tag) {
-  return TimeoutError("[host device] waited " + seconds(timeout) + " for " + describe(tag) +
-                      "; a peer is missing or step_timeout is too short");
-}
 
 }  // namespace
 
@@ -71,7 +53,7 @@ void HostDevice::wait(Lane lane, Event event, SpanKind reason) {
   info.tag = tag;
   last_[static_cast<std::size_t>(lane)] =
       queue_of(lane).submit(info, [other, seq = seq_of(event), timeout = options_.timeout, tag] {
-        if (!other->wait(seq, timeout)) throw timed_out(timeout, tag);
+        if (!other->wait(seq, timeout)) throw timed_out("host device", timeout, tag);
         other->rethrow_if_poisoned();
       });
 }
@@ -89,7 +71,7 @@ void HostDevice::block(Event event, SpanKind reason) {
     const Nanos begin = recording ? steady_now() : 0;
     const bool in_time = queue.wait(seq, options_.timeout);
     if (recording) recorder_.add_wait(reason, awaited.tag, awaited.span_id, begin, steady_now());
-    if (!in_time) throw timed_out(options_.timeout, awaited.tag);
+    if (!in_time) throw timed_out("host device", options_.timeout, awaited.tag);
   }
   queue.rethrow_if_poisoned();
 }
