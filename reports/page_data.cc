@@ -163,7 +163,9 @@ void write_axes(JsonWriter& json, const SweepShape& shape) {
   json.key("axes").begin_array();
   for (const Axis& axis : shape.axes) {
     json.begin_object().field("name", axis.name);
-    write_array(json, "values", axis.values);
+    std::vector<std::string> labels;
+    for (std::size_t i = 0; i < axis.values.size(); ++i) labels.push_back(value_label(axis, i));
+    write_array(json, "values", labels);
     write_array(json, "units", axis.units);
     json.field("workload", axis.workload).end_object();
   }

@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "harness/sweep/text.h"
 #include "reports/text.h"
 
 namespace reports {
@@ -96,7 +97,7 @@ std::string workload_label(const SweepShape& shape, const std::vector<int>& at) 
   for (std::size_t a = 0; a < shape.axes.size(); ++a) {
     const Axis& axis = shape.axes[a];
     if (!axis.workload || axis.values.size() < 2) continue;
-    label += (label.empty() ? "" : ", ") + axis.name + " " + axis.values[static_cast<std::size_t>(at[a])];
+    label += (label.empty() ? "" : ", ") + axis.name + " " + value_label(axis, static_cast<std::size_t>(at[a]));
   }
   return label;
 }
@@ -158,6 +159,14 @@ int axis_index(const SweepShape& shape, const std::string& name) {
   return -1;
 }
 
+std::string value_label(const Axis& axis, std::size_t value) {
+  const std::string label = harness::readable_value(axis.name, axis.values[value]);
+  const auto same = std::count_if(axis.values.begin(), axis.values.end(), [&](const std::string& other) {
+    return harness::readable_value(axis.name, other) == label;
+  });
+  return same > 1 ? axis.values[value] : label;
+}
+
 std::string words_of(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');
   return name;
@@ -168,7 +177,7 @@ std::string point_label(const SweepShape& shape, std::size_t case_index) {
   for (std::size_t a = 0; a < shape.axes.size(); ++a) {
     const Axis& axis = shape.axes[a];
     if (axis.workload || axis.values.size() < 2) continue;
-    const std::string& value = axis.values[static_cast<std::size_t>(shape.at[case_index][a])];
+    const std::string value = value_label(axis, static_cast<std::size_t>(shape.at[case_index][a]));
     const bool bare = axis.name == "wrap" || axis.name == "strategy";
     if (!label.empty()) label += ", ";
     if (!bare) label += words_of(axis.name) + " ";

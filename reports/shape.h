@@ -41,6 +41,8 @@ SweepShape shape_of(const ReportInput& input);
 using Line = std::vector<std::size_t>;
 std::vector<Line> lines_along(const SweepShape& shape, const Workload& workload, std::size_t axis);
 
+// An axis's value as people read it: the model of a config.json is its name, unless another value has the same.
+std::string value_label(const Axis& axis, std::size_t value);
 int axis_index(const SweepShape& shape, const std::string& name);  // -1 when absent
 std::string words_of(std::string name);                            // "backward_prefetch" -> "backward prefetch"
 // "blocks:2, backward prefetch pre": the values of the axes that are settings of how, in the sweep's order.

@@ -89,7 +89,7 @@ std::string key_of(const CaseRecord& c, const std::set<std::string>& allow) {
 std::string label_of(const CaseRecord& c, const std::set<std::string>& allow) {
   std::string out;
   for (const auto& [name, value] : c.axes)
-    if (!allow.count(name)) out += (out.empty() ? "" : ", ") + name + "=" + value;
+    if (!allow.count(name)) out += (out.empty() ? "" : ", ") + name + "=" + readable_value(name, value);
   return out.empty() ? c.id : out;
 }
 
@@ -188,17 +188,24 @@ SideName parse_side(const std::string& text, bool exists_as_given) {
   SideName out{text, {}};
   if (exists_as_given) return out;
   // The selection begins at the first colon that a setting's name and a "=" follow: values may hold colons themselves.
-  std::string rest;
+  std::string rest, unknown;
   for (auto at = text.find(':'); at != std::string::npos && rest.empty(); at = text.find(':', at + 1)) {
     const auto equals = text.find('=', at);
     if (equals == std::string::npos) break;
     const std::string name = text.substr(at + 1, equals - at - 1);
     const auto& table = setting_table();
-    if (std::none_of(table.begin(), table.end(), [&](const SettingInfo& s) { return s.name == name; })) continue;
+    if (std::none_of(table.begin(), table.end(), [&](const SettingInfo& s) { return s.name == name; })) {
+      if (unknown.empty() && name.find('/') == std::string::npos) unknown = name;
+      continue;
+    }
     out.path = text.substr(0, at);
     rest = text.substr(at + 1);
   }
-  if (rest.empty()) return out;
+  CaseSettings defaults;
+  if (rest.empty()) {
+    if (!unknown.empty()) apply_setting(defaults, unknown, "");  // throws, with the nearest names
+    return out;
+  }
   for (const std::string& piece : split(rest, ',')) {
     const auto equals = piece.find('=');
     if (equals == std::string::npos) {  // a comma inside a value
@@ -210,7 +217,6 @@ SideName parse_side(const std::string& text, bool exists_as_given) {
     }
     out.selected.emplace_back(piece.substr(0, equals), piece.substr(equals + 1));
   }
-  CaseSettings defaults;
   for (auto& [name, value] : out.selected) {
     apply_setting(defaults, name, value);
     value = setting_text(defaults, name);

@@ -10,6 +10,7 @@
 #include "fsdp/core/errors.h"
 #include "fsdp/core/memory_meter.h"
 #include "harness/sweep/quantities.h"
+#include "harness/sweep/text.h"
 
 namespace harness {
 namespace {
@@ -26,7 +27,7 @@ std::string setting(const CaseRecord& c, const std::string& name) {
 
 // What must be equal for two cases to be choices for the same job.
 std::string workload_of(const CaseRecord& c) {
-  std::string set = setting(c, "set"), out = setting(c, "model");
+  std::string set = setting(c, "set"), out = readable_value("model", setting(c, "model"));
   if (!set.empty() && set != "none") out += " (" + set + ")";
   out += ", world " + setting(c, "world") + ", " + setting(c, "device");
   for (const char* name : {"hardware", "network", "wire", "ranks_per_node"}) {
@@ -221,8 +222,9 @@ class Advisor {
       r_.confidence = level;
       r_.confidence_why = why;
     };
-    if (c.samples.size() < 3) return say(Confidence::kLow, fmt::format("{} samples", c.samples.size()));
     if (c.predicted) return say(Confidence::kLow, "predicted, not measured");
+    if (c.samples.size() < 3)
+      return say(Confidence::kLow, fmt::format("{} sample{}", c.samples.size(), c.samples.size() == 1 ? "" : "s"));
     if (!other) return say(Confidence::kMedium, "nothing else fits to compare with");
     if (c.observer_ratio.value_or(1) > kObserverLimit)
       say(Confidence::kMedium, "tracing slows the steps that explain the time");
@@ -255,7 +257,9 @@ CaseSettings settings_of(const CaseRecord& c) {
 
 std::string label_of(const CaseRecord& c) {
   std::string out;
-  for (const auto& [name, value] : c.axes) out += (out.empty() ? "" : ", ") + name + "=" + value;
+  for (const auto& [name, value] : c.axes) {
+    out += (out.empty() ? "" : ", ") + name + "=" + readable_value(name, value);
+  }
   if (!out.empty()) return out;
   return fmt::format("wrap={}, backward_prefetch={}", setting(c, "wrap"), setting(c, "backward_prefetch"));
 }

@@ -148,7 +148,9 @@ std::string SweepSpec::hash() const {
 
 std::string axes_text(const Pairs& axes) {
   std::string out;
-  for (const auto& [name, value] : axes) out += (out.empty() ? "" : ", ") + name + "=" + value;
+  for (const auto& [name, value] : axes) {
+    out += (out.empty() ? "" : ", ") + name + "=" + readable_value(name, value);
+  }
   return out.empty() ? "base" : out;
 }
 

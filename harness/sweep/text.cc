@@ -5,6 +5,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "harness/workload/model_settings.h"
+
 namespace harness {
 
 std::string trim(const std::string& text) {
@@ -59,6 +61,10 @@ std::uint64_t text_hash(const std::string& text) {
   h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9;
   h = (h ^ (h >> 27)) * 0x94d049bb133111eb;
   return h ^ (h >> 31);
+}
+
+std::string readable_value(const std::string& setting, const std::string& value) {
+  return setting == "model" ? model_name(value) : value;
 }
 
 std::string hex(std::uint64_t value, int digits) {

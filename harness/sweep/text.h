@@ -11,6 +11,8 @@ std::string trim(const std::string& text);
 std::vector<std::string> split(const std::string& text, char separator);  // pieces trimmed; "a,,b" has an empty piece
 std::optional<std::int64_t> whole_number(const std::string& text);        // the whole text, or nothing
 std::string lower(std::string text);
+// A setting's value where people read it: the model of a config.json without its content. Records keep the exact text.
+std::string readable_value(const std::string& setting, const std::string& value);
 // A word as a POSIX shell takes it: as it is when it is plain, else in single quotes.
 std::string shell_quoted(const std::string& word);
 

@@ -137,6 +137,12 @@ TEST(Compare, ASideIsADirectoryAFileOrASelection) {
   EXPECT_EQ(s.selected, (Choice{{"wrap", "blocks:2"}, {"backward_prefetch", "none"}}));
   EXPECT_EQ(parse_side("d:wrap=class:A,B", false).selected, (Choice{{"wrap", "class:A,B"}}));
   EXPECT_THROW(parse_side("d:wrap=nonsense", false), fsdp::ConfigError);
+  try {
+    parse_side("d:wrp=block", false);
+    FAIL();
+  } catch (const fsdp::ConfigError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("[wrp] unknown setting; nearest: wrap"));
+  }
 }
 
 TEST(Compare, ABaselineReadsBackToTheSameComparison) {

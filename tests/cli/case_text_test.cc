@@ -26,6 +26,14 @@ TEST(CaseJson, NumbersReadBackExactlyAndOthersAreNull) {
   EXPECT_EQ(j["status"], "skipped");
 }
 
+TEST(CaseText, AModelOfAFileIsNamedInTheTableAndWholeInTheJson) {
+  CaseRecord r;
+  r.settings = {
+      {"model", "mine{family=qwen2,layers=2}"}, {"world", "2"}, {"wrap", "block"}, {"strategy", "full_shard"}};
+  EXPECT_THAT(case_text(r), testing::HasSubstr("model    mine, 2 ranks, wrap block, full_shard\n"));
+  EXPECT_EQ(nlohmann::json::parse(case_json(r))["settings"]["model"], "mine{family=qwen2,layers=2}");
+}
+
 TEST(CaseText, ACaseWithoutNumbersShowsItsReason) {
   CaseRecord r;
   r.id = "llama-root-1";

@@ -57,4 +57,16 @@ TEST(SweepShape, LabelsNameTheAxesThatAreNotSelfEvident) {
   EXPECT_EQ(point_label(shape_of(handmade::granularity()), 3), "block, backward prefetch pre");
 }
 
+TEST(SweepShape, AModelOfAFileIsReadByItsNameUnlessTwoShareIt) {
+  auto in = handmade::granularity();
+  for (std::size_t i = 0; i < in.cases.size(); ++i)
+    in.cases[i].settings.emplace_back("model", i % 2 ? "gpt2" : "mine{family=qwen2,layers=2}");
+  const auto shape = shape_of(in);
+  EXPECT_EQ(shape.workloads[0].label, "model mine");
+  EXPECT_EQ(shape.axes[2].values[0], "mine{family=qwen2,layers=2}") << "records keep the exact text";
+  for (auto& c : in.cases)
+    if (c.settings.back().second == "gpt2") c.settings.back().second = "mine{family=qwen2,layers=3}";
+  EXPECT_EQ(shape_of(in).workloads[0].label, "model mine{family=qwen2,layers=2}");
+}
+
 }  // namespace

@@ -73,6 +73,10 @@ TEST(Spec, CasesAreTheProductWithoutTheExcludedInTheSpecsOrder) {
   EXPECT_EQ(ids.size(), 9u);
 }
 
+TEST(Spec, AnAxisOfModelFilesIsReadByTheirNames) {
+  EXPECT_EQ(axes_text({{"model", "mine{family=qwen2,layers=2}"}, {"wrap", "block"}}), "model=mine, wrap=block");
+}
+
 TEST(Spec, WithoutAxesThereIsOneCase) {
   const auto cases = expand(parse_spec("base: {model: llama}\n", "s.yaml"));
   ASSERT_EQ(cases.size(), 1u);
