@@ -32,6 +32,9 @@ std::string measured(bool quick) {
 }
 
 void calibrate(const std::string& path, bool quick) {
+  if (!path.ends_with(".yaml") && !path.ends_with(".yml"))
+    throw fsdp::ConfigError("[-o] " + path + " does not end in .yaml, by which --hardware knows a file; write " + path +
+                            ".yaml");
   std::ofstream out(path, std::ios::app);  // before minutes of work
   if (!out) throw fsdp::ConfigError("[-o] " + path + " cannot be written; name a file in a directory that exists");
   const std::string text = measured(quick);

@@ -64,6 +64,8 @@ void recommend_command(const RecommendFlags& flags) {
   }
   try {
     options.margin = parse_percent(flags.margin);
+    if (options.margin >= 1)
+      throw fsdp::ConfigError(fmt::format("{} leaves no memory; use less than 100%", flags.margin));
   } catch (const fsdp::ConfigError& e) {
     throw fsdp::ConfigError(fmt::format("[--margin] {}", e.what()));
   }

@@ -1,4 +1,8 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 
@@ -21,11 +25,22 @@ struct RunFlags {
   int repetitions = 1;
 };
 
+// Before the run, not after it.
+void check_writable(const std::string& path) {
+  const bool there = std::filesystem::exists(path);
+  if (!std::ofstream(path, std::ios::app))
+    throw fsdp::ConfigError(
+        fmt::format("[--trace] {} cannot be written; name a file in a directory that exists", path));
+  if (!there) std::filesystem::remove(path);
+}
+
 void run(const RunFlags& flags) {
   CaseSettings settings = flags.settings.settings();
   const auto place = launched_place();
   if (place && !flags.settings.given("world")) settings.world = place->world;
   check_case(settings);
+  if (!place) check_ranks_on_this_machine(settings);
+  if (!flags.trace.empty()) check_writable(flags.trace);
   if (place && place->rank != 0) return follow(*place, settings, flags.log_dir, catch_interrupts());
   CasePlan plan;
   plan.repeat.min = plan.repeat.max = flags.repetitions;

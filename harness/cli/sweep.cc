@@ -81,6 +81,9 @@ void sweep(const SweepFlags& flags) {
     const SweepCase c = only_case(spec, *place);
     if (place->rank != 0) return follow(*place, c.settings, case_log_dir(flags.directory, c.id), stop);
   }
+  if (!place && launcher.kind == Launcher::Kind::kLocal) {
+    for (const SweepCase& c : all_cases(spec)) check_ranks_on_this_machine(c.settings);
+  }
   SweepOptions options;
   options.directory = flags.directory;
   options.extend = flags.extend;
@@ -150,9 +153,7 @@ void add_sweep(CLI::App& app) {
       "    wrap: [root, \"blocks:4\", block, sublayer]\n"
       "    backward_prefetch: [none, pre]\n"
       "  exclude: [{wrap: root, backward_prefetch: pre}]\n"
-      "  boundary: {setting: batch, from: 1, to: 64}    # optional: the largest value that fits, at each point\n"
-      "  interleave: true    # optional: repetitions of the cases take turns; default false\n"
-      "  repeat: {min: 6, max: 30, relative_ci: 2%, time: 30s}\n"
+      "  repeat: {min: 6, max: 30, relative_ci: 2%, time: 30s}    # untraced repetitions of `steps` steps\n"
       "  trace: one          # or none\n"
       "  timeout: 120s       # per trial\n"
       "  boundary: {setting: batch, from: 1, to: 64}   # the largest that fits, at each point of the axes; few trials\n"

@@ -1,10 +1,12 @@
 #include "harness/cli/trials.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <functional>
 #include <utility>
 
+#include "fsdp/core/errors.h"
 #include "harness/advise/machine_state.h"
 #include "harness/cli/commands.h"
 #include "harness/trace/chrome_writer.h"
@@ -66,6 +68,15 @@ void follow(const RankPlace& place, const CaseSettings& settings, const std::str
   options.log_dir = log_dir;
   options.stop = &stop;
   ends_with(follow_trial(place, settings, options));
+}
+
+void check_ranks_on_this_machine(const CaseSettings& settings) {
+  constexpr int kMostPerCore = 64;
+  if (settings.device != "cpu" || settings.world / kMostPerCore < usable_cores()) return;
+  throw fsdp::EnvironmentError(fmt::format(
+      "[world] {} ranks are as many processes, {} or more for each of this machine's {} cores; use fewer, several "
+      "machines (torchrun, srun, mpirun), or --device virtual, which predicts any number",
+      settings.world, kMostPerCore, usable_cores()));
 }
 
 std::optional<bool> predicted_to_fit(const CaseSettings& settings, const std::atomic<bool>* stop) {

@@ -14,6 +14,8 @@ namespace harness::cli {
 RunCase real_trials();
 // Whether the virtual world says that a case on the CPU fits in its budget; std::nullopt: it cannot run it.
 std::optional<bool> predicted_to_fit(const CaseSettings& settings, const std::atomic<bool>* stop);
+// Throws fsdp::EnvironmentError when the ranks of a case on the CPU are more processes than one machine should start.
+void check_ranks_on_this_machine(const CaseSettings& settings);
 // Spans of the traced step as a Chrome / Perfetto file; gzip if so named. Throws fsdp::ConfigError.
 void write_trace(const std::string& path, const CaseRecord& r);
 // Where this process stands among ranks that a launcher has started; std::nullopt when it is alone, or one of one.

@@ -117,6 +117,12 @@ std::string file_text(const std::string& path) {
   return text.str();
 }
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
 bool is_path(const std::string& text) {
   return text.find('/') != std::string::npos || text.ends_with(".yaml") || text.ends_with(".yml");
 }
@@ -179,8 +185,9 @@ Hardware load_hardware(const std::string& name) {
   if (is_path(name)) return parse_hardware(file_text(name), name);
   const std::vector<std::string> presets = hardware_presets();
   if (std::find(presets.begin(), presets.end(), name) == presets.end()) {
-    throw fsdp::ConfigError("[hardware] there is no preset '" + name + "'; nearest: " +
-                            fsdp::nearest_names(name, presets) + "; or name a file that ends in .yaml");
+    throw fsdp::ConfigError("[hardware] there is no preset '" + name +
+                            "'; nearest: " + fsdp::nearest_names(name, presets) + "; all: " + joined(presets) +
+                            "; or name a file that ends in .yaml");
   }
   return parse_hardware(cost::preset_text(name), name + ".yaml");
 }
@@ -189,8 +196,8 @@ Network load_network(const std::string& name) {
   const std::map<std::string, Network> all = networks();
   const auto found = all.find(name);
   if (found == all.end()) {
-    throw fsdp::ConfigError("[network] there is no preset '" + name +
-                            "'; nearest: " + fsdp::nearest_names(name, network_presets()));
+    throw fsdp::ConfigError("[network] there is no preset '" + name + "'; nearest: " +
+                            fsdp::nearest_names(name, network_presets()) + "; all: " + joined(network_presets()));
   }
   return found->second;
 }

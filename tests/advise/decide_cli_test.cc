@@ -87,11 +87,15 @@ TEST_F(DecideTest, RecommendAsJsonHoldsBothSnippets) {
 
 TEST_F(DecideTest, BadInputEndsWithTwoAndOneSentence) {
   const std::string a = results("a", 1);
-  const std::vector<std::vector<std::string>> bad = {
-      {"recommend", dir_ + "/absent"},       {"recommend", a, "--memory", "much"},
-      {"recommend", a, "--format", "fsdp3"}, {"compare", a},
-      {"compare", a, dir_ + "/absent"},      {"compare", a, a, "--gate", "x"},
-      {"compare", a + ":wrap=nonsense", a},  {"compare", a + ":batch=7", a}};
+  const std::vector<std::vector<std::string>> bad = {{"recommend", dir_ + "/absent"},
+                                                     {"recommend", a, "--memory", "much"},
+                                                     {"recommend", a, "--format", "fsdp3"},
+                                                     {"recommend", a, "--margin", "200%"},
+                                                     {"compare", a},
+                                                     {"compare", a, dir_ + "/absent"},
+                                                     {"compare", a, a, "--gate", "x"},
+                                                     {"compare", a + ":wrap=nonsense", a},
+                                                     {"compare", a + ":batch=7", a}};
   cli_test::write_file(dir_ + "/no.json", "{\"a\": 1}");
   for (auto arguments : bad) {
     const Called c = call(arguments);

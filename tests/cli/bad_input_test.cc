@@ -119,7 +119,21 @@ TEST(BadInput, WhatThisMachineCannotDoHasItsRemedyAndItsOwnCode) {
   cli_test::write_file(dir + "/s.yaml", "base: {device: cuda}\n");
   if (!harness::cuda_runs_here())
     expect_one_sentence(call({"sweep", dir + "/s.yaml", "-o", dir + "/out"}), 3, why, "sweep");
+  const std::string crowd = "ranks are as many processes";
+  expect_one_sentence(call({"run", "--world", "1000000"}), 3, crowd, "more ranks than a machine starts");
+  cli_test::write_file(dir + "/s.yaml", "axes: {world: [2, 1000000]}\n");
+  expect_one_sentence(call({"sweep", dir + "/s.yaml", "-o", dir + "/out"}), 3, crowd, "before the first case");
+  EXPECT_FALSE(std::filesystem::exists(dir + "/out"));
   std::filesystem::remove_all(dir);
+}
+
+TEST(BadInput, WhatCannotBeWrittenIsSaidBeforeTheRun) {
+  expect_one_sentence(call({"run", "--trace", "/nowhere/t.json"}, cli_test::fake_rank()), 2,
+                      "[--trace] /nowhere/t.json", "no case on standard output");
+}
+
+TEST(BadInput, CalibrateWritesOnlyWhatHardwareTakes) {
+  expect_one_sentence(call({"calibrate", "-o", "costs.json"}), 2, "write costs.json.yaml", "before minutes of work");
 }
 
 TEST(BadInput, ALaunchersContractThatIsNotCompleteIsSaidAtOnce) {

@@ -47,6 +47,8 @@ TEST(Hardware, BudgetsUseTheMemoryThatTheDriverLeavesNotTheLabel) {
 
 TEST(Hardware, AnUnknownPresetNamesTheNearest) {
   EXPECT_THAT(refusal([] { load_hardware("h100"); }), AllOf(HasSubstr("'h100'"), HasSubstr("nearest: h100-")));
+  for (const std::string& name : hardware_presets())
+    EXPECT_THAT(refusal([] { load_hardware("foo"); }), HasSubstr(name)) << "nothing is near: all are named";
   EXPECT_THAT(refusal([] { load_network("aws-p4"); }), AllOf(HasSubstr("'aws-p4'"), HasSubstr("aws-p4d")));
   EXPECT_THAT(refusal([] { load_hardware("nowhere/mine.yaml"); }), HasSubstr("cannot read nowhere/mine.yaml"));
 }
