@@ -13,6 +13,7 @@
 #include <fstream>
 #include <limits>
 #include <mutex>
+#include <utility>
 
 #include "fsdp/core/errors.h"
 #include "harness/sweep/cuda_support.h"
@@ -244,12 +245,14 @@ TEST_F(RunnerTest, PredictionsRunSeveralAtOnceAndAreKeptInOrder) {
   std::mutex mutex;
   std::condition_variable met;
   int inside = 0, most = 0;
-  const RunCase together = [&](const CaseSettings& c, const CasePlan&) {
+  bool first = true;
+  const RunCase together = [&](const CaseSettings&, const CasePlan&) {
     std::unique_lock lock(mutex);
     most = std::max(most, ++inside);
     met.notify_all();
-    // The first waits for company: one at a time would end this wait by its timeout, with `most` 1.
-    if (c.seed == 0) met.wait_for(lock, std::chrono::seconds(30), [&] { return most == 2; });
+    // The first to come, whichever case it is, waits for company: one at a time would end this wait by its timeout,
+    // with `most` 1.
+    if (std::exchange(first, false)) met.wait_for(lock, std::chrono::seconds(30), [&] { return most == 2; });
     --inside;
     CaseRecord r;
     r.status = Status::kOk;
