@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -37,14 +38,20 @@ struct Output {
   std::string text;
 };
 
+// A program that does not end, on a broken driver or file system, is ended after kPatience: timeout(1) of coreutils.
+constexpr const char* kPatience = "60";
+constexpr int kTimedOut = 124;
+
 Output output_of(const std::string& command) {
   Output out;
-  FILE* pipe = ::popen(command.c_str(), "r");
+  FILE* pipe = ::popen(("timeout --foreground -k 5 " + std::string(kPatience) + " " + command).c_str(), "r");
   if (!pipe) return out;
   char buffer[4096];
   for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) out.text.append(buffer, n);
   const int status = ::pclose(pipe);
   out.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  if (out.status == kTimedOut || out.status == 128 + SIGKILL)
+    out.text += "no answer within " + std::string(kPatience) + " s";
   return out;
 }
 
