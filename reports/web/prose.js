@@ -33,7 +33,8 @@ function renderAnswers() {
     put(byId('answers'), h('p', { class: 'notice' }, 'There is no case to show. Run a sweep, then make the report again.'));
     return;
   }
-  put(byId('answers'), 
+  const several = report.sweeps.some((sw) => sw.workloads.length > 1);
+  put(byId('answers'), several && w.label ? h('p', { class: 'muted', dir: 'auto' }, 'Of ' + w.label + '; the others are in the table below.') : null,
     h('div', { class: 'answers' }, w.answers.map((a) => h('article', { class: 'answer' }, h('h2', {}, a.question), h('p', {}, sentence(a.sentence)),
       a.notes.map((n) => h('p', { class: 'muted' }, sentence(n)))))));
 }
