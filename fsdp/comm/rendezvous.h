@@ -16,7 +16,7 @@ class Rendezvous {
     std::string host = "127.0.0.1";
     int port = 0;  // rank 0 may give 0: any free port, see port()
     int rank = 0;
-    bool serves = true;  // rank 0: false when somebody else serves the store there
+    bool serves = true;              // rank 0: false when somebody else serves the store there
     Nanos timeout = 60'000'000'000;  // of connecting and of get()
     int listen_fd = -1;  // rank 0: a socket that listens at `port` already, inherited from who picked the port
   };

@@ -162,10 +162,10 @@ std::string torch_dtype(fsdp::Dtype d) { return d == fsdp::Dtype::kBFloat16 ? "t
 
 std::string header(const Policy& policy, const std::string& what, const std::vector<std::string>& notes) {
   const CaseSettings& c = policy.settings;
-  std::string out = fmt::format(
-      "# {} found by shardscope: case {}\n# model {}{}, {} ranks, wrap {}, strategy {}: {} units\n", what, case_id(c),
-      model_name(c.model), c.set.empty() ? "" : " (" + c.set + ")", c.world, c.wrap, c.strategy,
-      policy.plan.units.size());
+  std::string out =
+      fmt::format("# {} found by shardscope: case {}\n# model {}{}, {} ranks, wrap {}, strategy {}: {} units\n", what,
+                  case_id(c), model_name(c.model), c.set.empty() ? "" : " (" + c.set + ")", c.world, c.wrap, c.strategy,
+                  policy.plan.units.size());
   for (const std::string& n : notes) out += "# Note: " + n + "\n";
   return out;
 }
