@@ -8,7 +8,11 @@ torchrun = sys.argv[2] if len(sys.argv) > 2 else ""
 if not os.access(torchrun, os.X_OK):
     cluster.skip("no torchrun; scripts/dependencies --full installs PyTorch")
 # The launcher itself needs the whole of PyTorch, which a CPU build of this program does not.
-if cluster.call([torchrun, "--help"]).returncode != 0:
+try:
+    starts = cluster.call([torchrun, "--help"]).returncode == 0
+except OSError:   # a script whose interpreter is elsewhere
+    starts = False
+if not starts:
     cluster.skip("torchrun does not start; scripts/dependencies --full installs the rest of PyTorch")
 shardscope, folder = cluster.setup()
 launch = [torchrun, "--standalone", "--nproc-per-node", "2", "--no-python"]

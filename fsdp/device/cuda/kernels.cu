@@ -1,10 +1,10 @@
+#include "fsdp/device/cuda/kernels.h"
+
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cstdint>
-
-#include "fsdp/device/cuda/kernels.h"
 
 namespace fsdp::cuda_kernels {
 namespace {
