@@ -106,6 +106,9 @@ AnnotationMeaning meaning_of(std::string_view t) {
     m = fsdp1(t);
   } else if (t.starts_with("unit")) {
     m = own(t);
+  } else if (take(t, kModuleCall)) {
+    m.kind = AnnotationKind::kModule;
+    m.module = t;
   } else if (t.starts_with("nccl:") || t.starts_with("gloo:") || t.starts_with("c10d::") || t.starts_with("nccl")) {
     m.kind = AnnotationKind::kCollective;
     m.collective = collective_kind(t);
@@ -114,7 +117,7 @@ AnnotationMeaning meaning_of(std::string_view t) {
   return m;
 }
 
-void AnnotationIndex::index(Nanos end, std::vector<std::string>& unit_names) {
+void AnnotationIndex::index(Nanos end, const std::vector<std::string>& names, std::vector<std::string>& unit_names) {
   for (Annotation& a : annotations_) {
     if (a.kind == AnnotationKind::kStep) steps_.push_back(a);
     if (a.end == kNoTime) a.end = std::max(a.begin, end);
@@ -136,7 +139,7 @@ void AnnotationIndex::index(Nanos end, std::vector<std::string>& unit_names) {
     open = static_cast<std::int32_t>(i);
   }
   threads_.emplace_back(kNoThread, annotations_.size());
-  name_fsdp1_units(annotations_, unit_names);
+  name_fsdp1_units(annotations_, names, unit_names);
   compute_units_ = ComputeUnits(annotations_);
 }
 

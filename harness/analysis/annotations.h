@@ -3,7 +3,8 @@
 //   ProfilerStep#12, step, step 12, iteration 3                  a step
 //   Optimizer.step#AdamW.step                                    the optimizer
 //   FSDP::all_gather (layers.0), FSDP::pre_backward, ...          PyTorch FSDP2: unit and phase; no brackets: the root
-//   FullyShardedDataParallel.forward, ._pre_backward_hook, ...    PyTorch FSDP1: phase; units are told by their order
+//   FullyShardedDataParallel.forward, ._pre_backward_hook, ...    PyTorch FSDP1: phase; its units: fsdp1_units.h
+//   nn.Module: Block_2                                            a module's call, as torch.profiler(with_stack) has it
 //   unit3.bwd.all_gather                                          our own NVTX ranges
 //   nccl:all_gather, gloo:all_reduce, c10d::_allgather_base_      a collective issued by the host
 #pragma once
@@ -17,7 +18,7 @@
 
 namespace harness {
 
-enum class AnnotationKind : std::uint8_t { kOther, kStep, kOptimizer, kFsdp2, kFsdp1, kOwn, kCollective };
+enum class AnnotationKind : std::uint8_t { kOther, kStep, kOptimizer, kFsdp2, kFsdp1, kOwn, kCollective, kModule };
 
 // What part of FSDP's work an annotation brackets.
 enum class Phase : std::uint8_t {
@@ -36,12 +37,16 @@ enum class Phase : std::uint8_t {
   kCall,      // a collective: the caller's range (c10d::), not the backend's (nccl:, gloo:)
 };
 
+// What a profiler with Python stacks calls a module's call by: before class and number.
+inline constexpr std::string_view kModuleCall = "nn.Module: ";
+
 struct AnnotationMeaning {
   AnnotationKind kind = AnnotationKind::kOther;
   Phase phase = Phase::kNone;
   fsdp::Pass pass = fsdp::Pass::kNone;
   bool has_unit = false;
-  std::string_view unit;  // a view into the text; the root of FSDP2 is "[root]"
+  std::string_view unit;    // a view into the text; the root of FSDP2 is "[root]"
+  std::string_view module;  // likewise: "Block_2"
   fsdp::SpanKind collective = fsdp::SpanKind::kOtherCollective;
 };
 AnnotationMeaning meaning_of(std::string_view text);
@@ -55,8 +60,8 @@ struct Annotation {
   fsdp::SpanKind collective = fsdp::SpanKind::kOtherCollective;
   fsdp::UnitId unit = fsdp::kNoUnit;
   std::int64_t process = 0;
-  std::int32_t parent = -1;    // after index(): the range around it on the same thread
-  std::uint32_t name = 0;      // steps: their text
+  std::int32_t parent = -1;  // after index(): the range around it on the same thread
+  std::uint32_t name = 0;    // of steps their text, of modules class and number: an index that the owner of both keeps
   bool library_range = false;  // of the communication library itself (NVTX domain NCCL)
 };
 
@@ -64,9 +69,9 @@ struct Annotation {
 class AnnotationIndex {
  public:
   void add(const Annotation& a) { annotations_.push_back(a); }
-  // Sorts, links parents, gives FSDP1 ranges their units. `unit_names` grows by "unit 0", "unit 1", ... for FSDP1.
-  // `end` closes ranges that were cut.
-  void index(fsdp::Nanos end, std::vector<std::string>& unit_names);
+  // Sorts, links parents, gives FSDP1 ranges their units: `unit_names` grows by those. `names`: what Annotation::name
+  // points into. `end` closes ranges that were cut.
+  void index(fsdp::Nanos end, const std::vector<std::string>& names, std::vector<std::string>& unit_names);
 
   // Innermost range on the thread that holds t; -1: none. Follow `parent` outwards.
   std::int32_t innermost(std::uint32_t thread, fsdp::Nanos t) const;

@@ -24,8 +24,11 @@ bool begins_event(const char* p, const char* end) {
   return false;
 }
 
-// Host operators that matter: the calls of collectives.
-bool issues_collective(std::string_view name) { return name.starts_with("c10d::"); }
+// Host operators and Python functions that matter: the calls of collectives and of modules.
+bool is_host_call(std::string_view category) {
+  return category == "cpu_op" || category == "Operator" || category == "python_function";
+}
+bool call_matters(std::string_view name) { return name.starts_with("c10d::") || name.starts_with("nn.Module: "); }
 
 EventCategory foreign_category(std::string_view t) {
   switch (t.size()) {
@@ -328,7 +331,7 @@ bool EventReader::resynchronise(std::size_t from) {
 
 Scan EventReader::parse_event(JsonCursor& c, RawEvent& e) const {
   ++c.p;  // the brace
-  bool host_op = false;
+  bool host_call = false;
   for (;;) {
     skip_space(c);
     if (!c.more()) return Scan::kShort;
@@ -365,11 +368,11 @@ Scan EventReader::parse_event(JsonCursor& c, RawEvent& e) const {
         if (key == "cat") {
           e.category_text = unquoted(value);
           e.category = category_of(e.category_text);
-          host_op = e.category_text == "cpu_op" || e.category_text == "Operator";
-          if (host_op && e.name.data() != nullptr) {
-            if (!issues_collective(e.name)) return skip_to_close(c, 1);
+          host_call = e.category == EventCategory::kOther && is_host_call(e.category_text);
+          if (host_call && e.name.data() != nullptr) {
+            if (!call_matters(e.name)) return skip_to_close(c, 1);
             e.category = EventCategory::kAnnotation;
-          } else if (e.category == EventCategory::kOther && !host_op) {
+          } else if (e.category == EventCategory::kOther && !host_call) {
             return skip_to_close(c, 1);
           }
         } else if (key == "pid") {
@@ -383,8 +386,8 @@ Scan EventReader::parse_event(JsonCursor& c, RawEvent& e) const {
       case 4:
         if (key == "name") {
           e.name = unquoted(value);
-          if (host_op) {
-            if (!issues_collective(e.name)) return skip_to_close(c, 1);
+          if (host_call) {
+            if (!call_matters(e.name)) return skip_to_close(c, 1);
             e.category = EventCategory::kAnnotation;
           }
         } else if (key == "args") {

@@ -126,6 +126,13 @@ void ForeignTrace::add_annotation(std::string_view text, std::int64_t process, s
     a.name = static_cast<std::uint32_t>(annotation_names_.size());
     annotation_names_.push_back(printable(text));
   }
+  if (m.kind == AnnotationKind::kModule) {
+    if (module_ids_.size() >= kMostNames) return;
+    const auto [it, fresh] =
+        module_ids_.try_emplace(printable(m.module), static_cast<std::uint32_t>(annotation_names_.size()));
+    if (fresh) annotation_names_.push_back(it->first);
+    a.name = it->second;
+  }
   facts.collective_annotations += m.kind == AnnotationKind::kCollective;
   facts.optimizer_annotations += m.kind == AnnotationKind::kOptimizer;
   facts.fsdp_annotations +=
@@ -135,7 +142,7 @@ void ForeignTrace::add_annotation(std::string_view text, std::int64_t process, s
 }
 
 void ForeignTrace::finish() {
-  annotations_.index(latest_, unit_names_);
+  annotations_.index(latest_, annotation_names_, unit_names_);
   for (const Annotation& s : annotations_.steps()) step_labels_.push_back(annotation_names_[s.name]);
   for (auto& [thread, calls] : allocation_calls_) allocations_.emplace(thread, IntervalSet(std::move(calls)));
   allocation_calls_.clear();

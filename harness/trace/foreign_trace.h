@@ -98,7 +98,7 @@ class ForeignTrace {
     fsdp::SpanKind collective = fsdp::SpanKind::kOtherCollective;
   };
   std::vector<NameClass> name_classes_;
-  std::unordered_map<std::string, std::uint32_t> name_ids_;
+  std::unordered_map<std::string, std::uint32_t> name_ids_, module_ids_;
   std::unordered_map<std::string, fsdp::UnitId> unit_ids_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::uint32_t> thread_ids_;
   AnnotationIndex annotations_;

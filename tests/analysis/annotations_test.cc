@@ -51,6 +51,7 @@ TEST(Annotations, CollectivesOfLibraries) {
 AnnotationIndex indexed(const std::vector<std::tuple<const char*, fsdp::Nanos, fsdp::Nanos>>& ranges,
                         std::vector<std::string>& units) {
   AnnotationIndex index;
+  std::vector<std::string> names;
   for (const auto& [text, begin, end] : ranges) {
     const AnnotationMeaning m = meaning_of(text);
     Annotation a;
@@ -60,9 +61,13 @@ AnnotationIndex indexed(const std::vector<std::tuple<const char*, fsdp::Nanos, f
       a.unit = static_cast<fsdp::UnitId>(units.size());
       units.emplace_back(m.unit);
     }
+    if (m.kind == AnnotationKind::kModule) {
+      a.name = static_cast<std::uint32_t>(names.size());
+      names.emplace_back(m.module);
+    }
     index.add(a);
   }
-  index.index(1000, units);
+  index.index(1000, names, units);
   return index;
 }
 
@@ -112,6 +117,49 @@ TEST(Annotations, Fsdp1UnitsComeFromTheOrderOfTheForwards) {
   EXPECT_EQ(unit(185), "unit 1");
   EXPECT_EQ(unit(205), "unit 1");
   EXPECT_EQ(unit(225), "unit 0 (root)");
+}
+
+// Calls of modules, as a profiler with Python stacks has them. The first unit is checkpointed inside, and used twice;
+// the third forward is of a module that the trace does not name.
+TEST(Annotations, Fsdp1UnitsAreNamedByTheModulesCalledInsideTheirForwards) {
+  const std::string f = "FullyShardedDataParallel.";
+  const std::string forward = f + "forward", pre = f + "_pre_backward_hook", post = f + "_post_backward_hook",
+                    before = f + "_pre_forward", next = f + "_pre_forward_prefetch",
+                    prefetch = f + "_pre_backward_prefetch";
+  std::vector<std::string> units;
+  const AnnotationIndex index = indexed({{"nn.Module: FullyShardedDataParallel_0", 0, 101},
+                                         {forward.c_str(), 1, 100},
+                                         {"nn.Module: Model_0", 3, 99},
+                                         {"nn.Module: Embedding_0", 4, 5},
+                                         {forward.c_str(), 10, 30},
+                                         {before.c_str(), 11, 14},
+                                         {"nn.Module: Hook_0", 12, 13},
+                                         {"nn.Module: CheckpointWrapper_0", 15, 29},
+                                         {"nn.Module: Block_7", 16, 28},
+                                         {"nn.Module: Linear_0", 17, 20},
+                                         {forward.c_str(), 40, 60},
+                                         {next.c_str(), 41, 43},
+                                         {forward.c_str(), 65, 80},
+                                         {"nn.Module: Block_7", 66, 79},
+                                         {pre.c_str(), 110, 120},
+                                         {prefetch.c_str(), 112, 118},
+                                         {pre.c_str(), 130, 150},
+                                         {post.c_str(), 160, 170},
+                                         {post.c_str(), 180, 190}},
+                                        units);
+  auto unit = [&](fsdp::Nanos t) { return units.at(static_cast<std::size_t>(attribution_at(index, 4, t).unit)); };
+  EXPECT_EQ(unit(2), "Model_0 (root)");
+  EXPECT_EQ(unit(12), "Block_7") << "not of what a hook calls";
+  EXPECT_EQ(unit(18), "Block_7");
+  EXPECT_EQ(unit(50), "unit 2");
+  EXPECT_EQ(unit(42), "Block_7") << "a prefetch is for the forward that begins next";
+  EXPECT_EQ(unit(70), "Block_7");
+  EXPECT_EQ(unit(111), "Model_0 (root)");
+  EXPECT_EQ(unit(115), "Block_7");
+  EXPECT_EQ(unit(140), "Block_7");
+  EXPECT_EQ(unit(165), "Block_7");
+  EXPECT_EQ(unit(185), "unit 2");
+  EXPECT_EQ(units.size(), 3u);
 }
 
 // FSDP2 brackets hooks; compute lies between them.

@@ -6,10 +6,10 @@
 namespace harness::testing {
 namespace {
 
-std::map<std::string, std::string> issued(const std::string& kind, int rank) {
-  const std::string out = temporary("fsdp-" + kind);
-  const std::string command =
-      std::string(SHARDSCOPE_PYTHON) + " " + SHARDSCOPE_MAKE_FSDP_TRACE + " " + kind + " " + out + " 2>/dev/null";
+std::map<std::string, std::string> issued(const std::string& kind, int rank, const std::string& option = "") {
+  const std::string out = temporary("fsdp-" + kind + option);
+  const std::string command = std::string(SHARDSCOPE_PYTHON) + " " + SHARDSCOPE_MAKE_FSDP_TRACE + " " + kind + " " +
+                              out + " " + option + " 2>/dev/null";
   std::map<std::string, std::string> rows;
   if (std::system(command.c_str()) != 0) {
     ADD_FAILURE() << command;
@@ -48,6 +48,18 @@ TEST(FsdpTrace, Fsdp1UnitsAreToldByOrder) {
                                                                     {"unit 2 backward", "2 2"},
                                                                     {"unit 3 forward", "2 0"},
                                                                     {"unit 3 backward", "2 2"}}));
+}
+
+// With Python's stacks the profiler writes class and number of each module that is called.
+TEST(FsdpTrace, Fsdp1UnitsAreNamedAsModulesWhereStacksWereRecorded) {
+  EXPECT_EQ(issued("fsdp1", 1, "--stack"), (std::map<std::string, std::string>{{"Model_0 (root) forward", "2 0"},
+                                                                               {"Model_0 (root) backward", "0 2"},
+                                                                               {"Block_0 forward", "2 0"},
+                                                                               {"Block_0 backward", "2 2"},
+                                                                               {"Block_1 forward", "2 0"},
+                                                                               {"Block_1 backward", "2 2"},
+                                                                               {"Block_2 forward", "2 0"},
+                                                                               {"Block_2 backward", "2 2"}}));
 }
 
 }  // namespace

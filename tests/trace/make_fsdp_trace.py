@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Makes real traces of PyTorch FSDP on CPU: make_fsdp_trace.py fsdp1|fsdp2 OUT_DIR
+"""Makes real traces of PyTorch FSDP on CPU: make_fsdp_trace.py fsdp1|fsdp2 OUT_DIR [--stack]
 
 Two ranks on Gloo train a small model of an embedding, three blocks and a head for two profiled steps; each writes
-OUT_DIR/rank<r>.json. Blocks are units of their own; the rest belongs to the root.
+OUT_DIR/rank<r>.json. Blocks are units of their own; the rest belongs to the root. --stack: with Python's stacks, in
+which the profiler names the modules that are called.
 """
 import os
 import sys
@@ -49,7 +50,7 @@ def wrap(model, kind):
     return FullyShardedDataParallel(model, auto_wrap_policy=ModuleWrapPolicy({Block}), device_id=torch.device("cpu"))
 
 
-def rank_main(rank, kind, out, store):
+def rank_main(rank, kind, out, store, stack):
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD)
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -63,7 +64,7 @@ def rank_main(rank, kind, out, store):
         optimizer.zero_grad()
 
     step()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], with_stack=stack,
                                 schedule=torch.profiler.schedule(wait=0, warmup=0, active=STEPS, repeat=1),
                                 on_trace_ready=lambda p: p.export_chrome_trace(f"{out}/rank{rank}.json")) as p:
         for _ in range(STEPS):
@@ -78,7 +79,7 @@ def main():
     store = os.path.join(out, "store")
     if os.path.exists(store):
         os.remove(store)
-    mp.spawn(rank_main, args=(kind, out, store), nprocs=WORLD)
+    mp.spawn(rank_main, args=(kind, out, store, "--stack" in sys.argv), nprocs=WORLD)
     if os.path.exists(store):
         os.remove(store)
 
