@@ -156,10 +156,12 @@ class Writer {
     return t;
   }
 
-  // Bound inside both slices: leaves the collective in its last nanosecond, arrives where the waiting span begins.
+  // Bound inside both slices, and never back in time, which viewers drop: leaves the collective in its last nanosecond,
+  // arrives where the waiting span begins, or in it where that began before the collective had ended.
   void add_arrow(const std::pair<const Span*, int>& from, const std::pair<const Span*, int>& to) {
     const Span &a = *from.first, &b = *to.first;
-    if (a.begin >= a.end || b.begin >= b.end) return;
+    if (a.begin >= a.end || b.begin >= b.end || a.begin >= b.end) return;
+    const Nanos arrives = std::min(std::max(b.begin, a.end - 1), b.end - 1);
     const std::string id = std::to_string(++arrows_);
     auto end = [&](const char* phase, const Span& s, int tid, Nanos ts, const char* more) {
       std::string t = std::string("{\"ph\":\"") + phase + "\",\"pid\":" + std::to_string(pid_of(s.rank)) +
@@ -167,8 +169,8 @@ class Writer {
       append_micros(t, ts - base_);
       lines_.push_back({ts, 1, ts, t + ",\"cat\":\"wait\",\"name\":\"wait\",\"id\":" + id + more + "}"});
     };
-    end("s", a, from.second, a.end - 1, "");
-    end("f", b, to.second, b.begin, ",\"bp\":\"e\"");
+    end("s", a, from.second, std::min(a.end - 1, arrives), "");
+    end("f", b, to.second, arrives, ",\"bp\":\"e\"");
   }
 
   void add_partition(int rank, const std::vector<const Span*>& spans) {
