@@ -33,6 +33,8 @@ struct CollectiveCall {
   void* out = nullptr;
   Count count = 0;
   bool accumulate = false;  // reduce_scatter, all_reduce: add to `out` instead of overwriting it
+  // reduce_scatter that does not accumulate: `count` elements that join scale * sum before it is rounded.
+  const float* addend = nullptr;
   float scale = 1.0f;
 };
 

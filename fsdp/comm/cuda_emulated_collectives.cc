@@ -57,6 +57,7 @@ void CudaEmulatedCollectives::run(const CollectiveCall& call, int ranks, CudaRun
   work.in = &call.in, work.inputs = 1;
   work.in_dtype = call.in_dtype, work.out_dtype = call.out_dtype;
   work.out = call.out, work.count = call.count, work.accumulate = call.accumulate;
+  work.addend = call.addend;
   work.scale = call.scale * static_cast<float>(ranks);
   check_cuda(runtime, runtime.sum(work, stream), "sum kernel");
 }

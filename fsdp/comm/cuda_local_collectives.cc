@@ -160,7 +160,7 @@ void CudaLocalCollectives::run(Party& p, const CollectiveCall& call, Lane lane, 
     check_cuda(runtime, runtime.stream_wait_event(stream, handle(p.board.record(r).out)), "cudaStreamWaitEvent");
   if (kept == nullptr) return;
   CollectiveCall last = call;
-  last.in_dtype = Dtype::kFloat32;
+  last.in_dtype = Dtype::kFloat32, last.addend = nullptr;
   sum({kept}, last, call.out, call.out_dtype, 1.0f, call.accumulate, stream);
 }
 
@@ -171,6 +171,7 @@ void CudaLocalCollectives::sum(const std::vector<const void*>& in, const Collect
   work.in = in.data(), work.inputs = static_cast<int>(in.size());
   work.in_dtype = call.in_dtype, work.out_dtype = out_dtype;
   work.out = out, work.count = call.count, work.scale = scale, work.accumulate = accumulate;
+  work.addend = call.addend;
   check_cuda(device_.runtime(), device_.runtime().sum(work, stream), "sum kernel");
 }
 

@@ -339,7 +339,7 @@ void GlooTransport::reduce(const CollectiveCall& call, const std::vector<std::si
   }
   finish();
   sum_ranks({from.data(), world(), call.in_dtype, out, call.out_dtype,
-             static_cast<Count>(piece) / size_of(call.in_dtype), call.scale, accumulate});
+             static_cast<Count>(piece) / size_of(call.in_dtype), call.scale, accumulate, call.addend});
 }
 
 void GlooTransport::all_reduce(const CollectiveCall& call, int tag) {

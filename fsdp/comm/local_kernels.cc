@@ -54,6 +54,10 @@ void add(float* sum, const std::uint16_t* in, Count n) { add_bfloat16(sum, in, n
 void set(float* sum, const float* in, Count n) { std::memcpy(sum, in, static_cast<std::size_t>(n) * sizeof *sum); }
 void set(float* sum, const std::uint16_t* in, Count n) { widen_bfloat16(sum, in, n); }
 
+SHARDSCOPE_CLONES void join(float* __restrict sum, const float* __restrict addend, float scale, Count n) {
+  for (Count i = 0; i < n; ++i) sum[i] = addend[i] + scale * sum[i];
+}
+
 SHARDSCOPE_CLONES void finish_float(const float* __restrict sum, float* __restrict out, float scale, bool accumulate,
                                     Count n) {
   if (accumulate) {
@@ -85,7 +89,8 @@ void sum_blocks(const RankSum& s) {
     const Count n = std::min(kBlock, s.count - at);
     set(block, static_cast<const In*>(s.in[0]) + at, n);
     for (int r = 1; r < s.ranks; ++r) add(block, static_cast<const In*>(s.in[r]) + at, n);
-    finish(block, out + at, s.scale, s.accumulate, n);
+    if (s.addend != nullptr) join(block, s.addend + at, s.scale, n);
+    finish(block, out + at, s.addend != nullptr ? 1.0f : s.scale, s.accumulate, n);
   }
 }
 
@@ -93,7 +98,7 @@ void sum_blocks(const RankSum& s) {
 
 void sum_ranks(const RankSum& s) {
   const bool in_float = s.in_dtype == Dtype::kFloat32, out_float = s.out_dtype == Dtype::kFloat32;
-  if (in_float && out_float && s.ranks == 2 && s.out != s.in[0] && s.out != s.in[1]) {
+  if (in_float && out_float && s.ranks == 2 && s.addend == nullptr && s.out != s.in[0] && s.out != s.in[1]) {
     return sum_two(static_cast<const float*>(s.in[0]), static_cast<const float*>(s.in[1]), static_cast<float*>(s.out),
                    s.scale, s.accumulate, s.count);
   }

@@ -5,7 +5,8 @@
 
 namespace fsdp {
 
-// out[i] = (accumulate ? out[i] : 0) + scale * (in[0][i] + in[1][i] + ...), rounded once to out_dtype (nearest even).
+// out[i] = (accumulate ? out[i] : addend ? addend[i] : 0) + scale * (in[0][i] + in[1][i] + ...), rounded once to
+// out_dtype (nearest even).
 // `out` may be one of the inputs if the dtypes are equal; other overlaps are not allowed.
 struct RankSum {
   const void* const* in = nullptr;  // one per rank
@@ -16,6 +17,7 @@ struct RankSum {
   Count count = 0;
   float scale = 1.0f;
   bool accumulate = false;
+  const float* addend = nullptr;
 };
 void sum_ranks(const RankSum& sum);
 

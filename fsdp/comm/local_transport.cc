@@ -98,6 +98,7 @@ void LocalTransport::check(const CollectiveCall& call) const {
   SHARDSCOPE_CHECK(call.count > 0 && call.out != nullptr && (call.in != nullptr || !gives_input), what);
   const bool moves_only = call.kind == CollectiveKind::kAllGather || call.kind == CollectiveKind::kBroadcast;
   SHARDSCOPE_CHECK(call.in_dtype == call.out_dtype || (!moves_only && call.in != call.out), what);
+  SHARDSCOPE_CHECK(call.addend == nullptr || (call.kind == CollectiveKind::kReduceScatter && !call.accumulate), what);
   SHARDSCOPE_CHECK(call.kind != CollectiveKind::kAllReduce || !call.accumulate || call.in != call.out, what);
 }
 
@@ -199,7 +200,7 @@ void LocalTransport::gather(const CollectiveCall& call, bool staged) {
 }
 
 void LocalTransport::sum(const CollectiveCall& call, const void* const* in, void* out, Count count, bool accumulate) {
-  sum_ranks({in, world(), call.in_dtype, out, call.out_dtype, count, call.scale, accumulate});
+  sum_ranks({in, world(), call.in_dtype, out, call.out_dtype, count, call.scale, accumulate, call.addend});
 }
 
 // Rank r sums segment r of everybody's input into its own result, then collects the other segments. In place this is

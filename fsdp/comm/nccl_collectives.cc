@@ -257,7 +257,7 @@ void NcclCollectives::run(NcclCommunicator& comm, const CollectiveCall& call, La
 void NcclCollectives::reduce(NcclCommunicator& comm, const CollectiveCall& call, Lane lane,
                              CudaRuntime::Stream stream) {
   const bool average = comm.ranks() > 1 && call.scale == 1.0f / static_cast<float>(comm.ranks());
-  const bool direct = call.in_dtype == call.out_dtype && !call.accumulate;
+  const bool direct = call.in_dtype == call.out_dtype && !call.accumulate && call.addend == nullptr;
   void* const to = direct ? call.out : scratch(lane).get(call.count * size_of(call.in_dtype));
   const auto op = average ? NcclLibrary::Op::kAverage : NcclLibrary::Op::kSum;
   const auto n = static_cast<std::size_t>(call.count);
@@ -275,7 +275,7 @@ void NcclCollectives::finish(const CollectiveCall& call, const void* from, float
   work.in = &from, work.inputs = 1;
   work.in_dtype = call.in_dtype, work.out_dtype = call.out_dtype;
   work.out = call.out, work.count = call.count;
-  work.scale = scale, work.accumulate = call.accumulate;
+  work.scale = scale, work.accumulate = call.accumulate, work.addend = call.addend;
   check_cuda(device_.runtime(), device_.runtime().sum(work, stream), "sum kernel");
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "fsdp/core/errors.h"
 #include "fsdp/module/flat_storage.h"
@@ -172,6 +173,12 @@ void TorchUnits::release_gradient(UnitId u) {
   at(u).has_sum = false;
 }
 
+void TorchUnits::acquire_group_sum(UnitId u) {
+  Unit& unit = at(u);
+  unit.group_sum = shared_tensor(collectives_, options_.meta, unit.gradients.layout.shard, MemoryCategory::kGradients,
+                                 unit.spec.options.reduce_dtype);
+}
+
 void TorchUnits::clear(const at::Tensor& flat, Count begin, Count end) const {
   if (end <= begin || options_.meta) return;
   if (!flat.is_cpu()) {
@@ -276,24 +283,29 @@ CollectiveCall TorchUnits::reduce_call(UnitId u) {
   c.communicator = unit.traits.all_reduces ? Communicator::kWorld : unit.communicator;
   c.in_dtype = unit.spec.options.reduce_dtype;
   c.count = unit.gradients.layout.shard;
-  c.accumulate = unit.has_sum;
-  unit.has_sum = true;
+  const bool had_sum = std::exchange(unit.has_sum, true), apart = unit.group_sum.defined();
+  c.accumulate = had_sum && !apart;
+  if (apart) c.out_dtype = c.in_dtype;
   if (options_.meta) return c;
   c.in = unit.reduce_input.defined() ? unit.reduce_input.const_data_ptr() : unit.gradient.const_data_ptr();
-  c.out = unit.gradient.mutable_data_ptr();
+  c.out = (apart ? unit.group_sum : unit.gradient).mutable_data_ptr();
+  // Earlier sums of the step stay fp32 and are rounded once, with this one (trap T37).
+  if (had_sum && apart) c.addend = unit.gradient.const_data_ptr<float>();
   return c;
 }
 
-// The parts that the groups have summed are fp32, whatever travels inside a group (trap T37).
+// In the reduce type, as inside a group.
 CollectiveCall TorchUnits::replica_call(UnitId u) {
   const Unit& unit = at(u);
   CollectiveCall c;
   c.kind = CollectiveKind::kAllReduce;
   c.communicator = Communicator::kReplica;
   c.unit = u;
+  c.in_dtype = unit.spec.options.reduce_dtype;
   c.count = unit.gradients.layout.shard;
   if (options_.meta) return c;
-  c.in = c.out = unit.gradient.mutable_data_ptr();
+  c.in = (unit.group_sum.defined() ? unit.group_sum : unit.gradient).const_data_ptr();
+  c.out = unit.gradient.mutable_data_ptr();
   return c;
 }
 

@@ -30,6 +30,8 @@ class TorchUnits final : public UnitMemory {
     at::Tensor group_shard;              // this rank's part of the copy over the smaller group
     at::Tensor accumulated;              // full gradient of micro-batches that were not reduced, reduce dtype
     at::Tensor reduce_input, gradient;
+    at::Tensor
+        group_sum;  // hybrid: what the group has summed, in the reduce type, until the groups' sums are the gradient
     bool has_sum = false;  // the gradient holds an earlier reduction of this step
     Tensors pending;       // what autograd handed over, until packed
   };
@@ -52,6 +54,8 @@ class TorchUnits final : public UnitMemory {
   void release_reduce_input(UnitId u) override;
   void acquire_gradient(UnitId u) override;
   void release_gradient(UnitId u) override;
+  void acquire_group_sum(UnitId u) override;
+  void release_group_sum(UnitId u) override { at(u).group_sum.reset(); }
   CollectiveCall all_gather_call(UnitId u) override;
   CollectiveCall reduce_call(UnitId u) override;
   CollectiveCall replica_call(UnitId u) override;

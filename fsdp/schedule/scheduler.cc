@@ -121,8 +121,7 @@ void Scheduler::end_backward() {
     s.release_unsharded(u);
   }
   while (!s.reduces.empty()) s.retire_oldest_reduce();
-  for (const LoggedEvent& e : s.replicas) s.wait(Lane::kCompute, e);
-  s.replicas.clear();
+  s.await_replicas();
   for (UnitId u = 0; u < static_cast<UnitId>(s.units.size()); ++u) {
     s.at(u).reduced = false, s.at(u).forwards = 0;
     s.drop_group_shard(u);  // of a unit without a backward: the optimizer makes it stale

@@ -67,6 +67,7 @@ struct UnitTraits {
   bool all_reduces = false;        // no_shard: the gradients are all-reduced
   bool reduces = true;             // false: nothing trainable, or alone in its group without need for a collective
   bool replicates = false;         // hybrid: the sharded gradient is all-reduced across shard groups
+  bool keeps_group_sum = false;    // hybrid: a group's sum is of another type than the sharded gradient
   bool casts = false;              // the shard is cast before it is gathered
   bool sends = true;               // false: gathering is the cast alone, nobody shares the unit
   bool copies_out = false;         // per-parameter layout: a copy follows the gather

@@ -24,6 +24,8 @@ void Scheduler::State::reduce(UnitId u) {
   device.host_context();
   if (!unit.has_gradient) memory.acquire_gradient(u);
   unit.has_gradient = true;
+  const bool across = unit.traits.replicates && sync == GradientSync::kFull;
+  if (across && unit.traits.keeps_group_sum) memory.acquire_group_sum(u);
   const Lane lane = unit.traits.all_reduces ? Lane::kAllReduce : Lane::kReduceScatter;
   wait(lane, record(Lane::kCompute));
   CollectiveCall call = memory.reduce_call(u);
@@ -31,7 +33,7 @@ void Scheduler::State::reduce(UnitId u) {
     call.communicator = Communicator::kReduceScatter;
   send(u, lane, slot, call);
   reduces.push_back({u, slot, record(lane)});
-  if (unit.traits.replicates && sync == GradientSync::kFull) replicate(u, reduces.back().done);
+  if (across) replicate(u, reduces.back().done);
 }
 
 void Scheduler::State::send(UnitId u, Lane lane, int slot, CollectiveCall call) {
@@ -53,7 +55,15 @@ void Scheduler::State::send(UnitId u, Lane lane, int slot, CollectiveCall call) 
 void Scheduler::State::replicate(UnitId u, const LoggedEvent& scattered) {
   wait(Lane::kAllReduce, scattered);
   send(u, Lane::kAllReduce, -1, memory.replica_call(u));
-  replicas.push_back(record(Lane::kAllReduce));
+  replicas.push_back({u, record(Lane::kAllReduce)});
+}
+
+void Scheduler::State::await_replicas() {
+  for (const Replica& r : replicas) {
+    wait(Lane::kCompute, r.done);
+    if (at(r.unit).traits.keeps_group_sum) memory.release_group_sum(r.unit);
+  }
+  replicas.clear();
 }
 
 void Scheduler::State::accumulate(UnitId u) {

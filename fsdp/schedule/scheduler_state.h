@@ -31,6 +31,10 @@ struct Scheduler::State {
     int slot;
     LoggedEvent done;
   };
+  struct Replica {
+    UnitId unit;
+    LoggedEvent done;
+  };
 
   State(std::vector<UnitTraits> traits, const SchedulerOptions& o, Device& d, Collectives& c, UnitMemory& m,
         MemoryMeter* meter);
@@ -89,6 +93,7 @@ struct Scheduler::State {
   void send(UnitId u, Lane lane, int slot, CollectiveCall call);
   // Across shard groups, behind the reduce-scatter inside them; the optimizer waits for it.
   void replicate(UnitId u, const LoggedEvent& scattered);
+  void await_replicas();
   void accumulate(UnitId u);      // nothing is sent: the gradients join the unit's full gradient
   void pack_alone(UnitId u);      // nobody to reduce with: gradients go straight to their place
   void take_gradients(UnitId u);  // what autograd handed over of one use of the unit
@@ -107,7 +112,7 @@ struct Scheduler::State {
   std::vector<UnitId> window;
   std::deque<Reduce> reduces;  // in flight, oldest first
   std::deque<int> free_reduce_slots;
-  std::vector<LoggedEvent> replicas;  // all-reduces across shard groups, waited for at the end of the pass
+  std::vector<Replica> replicas;  // all-reduces across shard groups, waited for at the end of the pass
   GradientSync sync = GradientSync::kFull;
   LoggedEvent optimizer_done;
   std::uint64_t event_number = 0;

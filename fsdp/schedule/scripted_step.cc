@@ -67,6 +67,10 @@ void CountingUnitMemory::release_gradient(UnitId u) {
   held(u).gradient = false;
 }
 
+void CountingUnitMemory::acquire_group_sum(UnitId u) { meter_.add(at(u).group_sum, MemoryCategory::kGradients); }
+
+void CountingUnitMemory::release_group_sum(UnitId u) { meter_.sub(at(u).group_sum, MemoryCategory::kGradients); }
+
 CollectiveCall CountingUnitMemory::all_gather_call(UnitId u) {
   const Dtype d = at(u).param_dtype;
   return {.kind = CollectiveKind::kAllGather, .unit = u, .in_dtype = d, .out_dtype = d, .count = at(u).count};
@@ -84,6 +88,7 @@ CollectiveCall CountingUnitMemory::replica_call(UnitId u) {
   return {.kind = CollectiveKind::kAllReduce,
           .communicator = Communicator::kReplica,
           .unit = u,
+          .in_dtype = at(u).reduce_dtype,
           .count = at(u).gradient / size_of(Dtype::kFloat32)};
 }
 
@@ -228,6 +233,8 @@ UnitBytes unit_bytes(const UnitSpec& unit, const ModuleTree& tree, int world, By
   b.reduce = world > 1 && !in_place ? g.flat * reduced : 0;
   b.reduce_again = world > 1 ? g.flat * reduced : 0;
   b.gradient = g.shard * kMaster;
+  const bool hybrid = l.world > 1 && l.world < world;
+  b.group_sum = hybrid && o.reduce_dtype != Dtype::kFloat32 ? g.shard * reduced : 0;
   b.accumulated = g.flat * reduced;
   b.optimizer = g.shard * optimizer_state_per_element;
   b.padding = l.padding();
@@ -257,6 +264,7 @@ UnitTraits unit_traits(const UnitSpec& unit, const UnitBytes& bytes, int world) 
   t.all_reduces = ranks == 1;
   t.reduces = world > 1;
   t.replicates = ranks > 1 && ranks < world;
+  t.keeps_group_sum = bytes.group_sum > 0;
   t.unsharded_bytes = bytes.gathered > 0 ? bytes.gathered : bytes.unsharded > 0 ? bytes.unsharded : bytes.parameters;
   t.reduce_bytes = bytes.reduce_again;
   return t;

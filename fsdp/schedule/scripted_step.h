@@ -22,6 +22,7 @@ struct UnitBytes {
   Bytes reduce = 0;        // reduce input, reduce dtype; 0 if alone or all-reduced in place
   Bytes reduce_again = 0;  // the same for a reduction that adds to an earlier one of the step
   Bytes gradient = 0;      // reduced gradient, master dtype
+  Bytes group_sum = 0;     // hybrid: the same as a group has summed it, in a reduce dtype other than the master's
   Bytes accumulated = 0;   // full gradient of micro-batches that are not reduced
   Bytes optimizer = 0;
   Count padding = 0;  // elements
@@ -45,6 +46,8 @@ class CountingUnitMemory final : public UnitMemory {
   void release_reduce_input(UnitId u) override;
   void acquire_gradient(UnitId u) override;
   void release_gradient(UnitId u) override;
+  void acquire_group_sum(UnitId u) override;
+  void release_group_sum(UnitId u) override;
   CollectiveCall all_gather_call(UnitId u) override;
   CollectiveCall reduce_call(UnitId u) override;
   CollectiveCall replica_call(UnitId u) override;

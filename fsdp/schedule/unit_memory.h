@@ -39,7 +39,11 @@ class UnitMemory {
   // Per-parameter layout: what was gathered goes to the full parameters, which take their memory here; the gathered
   // buffer's goes. release_unsharded() may come without it, if the gather was not used.
   virtual void copy_out(UnitId) {}
-  // Hybrid: the all-reduce of the sharded gradient across shard groups.
+  // Hybrid, where gradients travel in another type than the sharded gradient's: what the group has summed, in the type
+  // that travels, from the unit's last reduction of the step until its all-reduce across groups is over.
+  virtual void acquire_group_sum(UnitId) {}
+  virtual void release_group_sum(UnitId) {}
+  // Hybrid: the all-reduce of the sharded gradient, or of the group's sum into it, across shard groups.
   virtual CollectiveCall replica_call(UnitId) { return {}; }
 
   virtual CollectiveCall all_gather_call(UnitId unit) = 0;

@@ -22,11 +22,14 @@ class DeviceTransport final : public Transport {
     auto* const host_out = static_cast<std::byte*>(call.out);
     // An input inside the output stays inside it.
     const bool inside = host_in >= host_out && host_in < host_out + bytes_out && call.count > 0;
-    Buffer out(*rank_, bytes_out), in(*rank_, inside ? 0 : bytes_in);
+    const Bytes bytes_addend = call.addend != nullptr ? call.count * size_of(Dtype::kFloat32) : 0;
+    Buffer out(*rank_, bytes_out), in(*rank_, inside ? 0 : bytes_in), addend(*rank_, bytes_addend);
     CollectiveCall on_device = call;
     on_device.out = out.p;
     on_device.in = inside ? static_cast<std::byte*>(out.p) + (host_in - host_out) : in.p;
+    on_device.addend = static_cast<const float*>(addend.p);
     try {
+      copy(addend.p, call.addend, bytes_addend);
       copy(out.p, call.out, bytes_out);
       if (!inside) copy(in.p, call.in, bytes_in);
       run_on_lane(on_device);

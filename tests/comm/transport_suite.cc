@@ -189,6 +189,32 @@ TEST_P(TransportConformance, ReduceScatterAddsToWhatIsThere) {
   });
 }
 
+TEST_P(TransportConformance, ReduceScatterRoundsOnceWithWhatJoins) {
+  on_every_rank([this](Transport& t) {
+    for (const Count n : kCounts) {
+      for (const Dtype in_dtype : kDtypes) {
+        for (const Dtype out_dtype : kDtypes) {
+          const bool shared = n % 2 == 0;
+          Buffer in(t, n * t.world(), in_dtype, shared), out(t, n, out_dtype, shared);
+          in.fill([&](Count i) { return delicate(t.rank(), i); });
+          out.fill([](Count) { return -1.0f; });
+          std::vector<float> addend(static_cast<std::size_t>(n));
+          for (Count i = 0; i < n; ++i) addend[static_cast<std::size_t>(i)] = 0.0625f * static_cast<float>(i % 31);
+          CollectiveCall call = make_call(CollectiveKind::kReduceScatter, in, out, n, in_dtype, out_dtype);
+          call.scale = 0.5f, call.addend = addend.data();
+          t.run(call);
+          out.require_equal(
+              [&](Count i) {
+                const float sum = travelled(in_dtype, delicate_sum(t.world(), in_dtype, t.rank() * n + i));
+                return rounded(out_dtype, addend[static_cast<std::size_t>(i)] + 0.5f * sum);
+              },
+              "part");
+        }
+      }
+    }
+  });
+}
+
 TEST_P(TransportConformance, AllReduceInPlaceGivesEveryRankTheSumInRankOrder) {
   on_every_rank([this](Transport& t) {
     for (const Count n : kCounts) {

@@ -40,6 +40,18 @@ const Setting kSettings[] = {
     {"last", 2, {}, {3, false}, Kept::kNothing, Gradient::kWhole},
     {"every_hybrid", 4, {.strategy = Strategy::kHybridShard, .group = 2}, {3, true}, Kept::kNothing, Gradient::kShard},
     {"last_hybrid", 4, {.strategy = Strategy::kHybridShard, .group = 2}, {3, false}, Kept::kNothing, Gradient::kWhole},
+    {"hybrid_bf16",
+     4,
+     {.strategy = Strategy::kHybridShard, .group = 2, .param_dtype = kHalf, .reduce_dtype = kHalf},
+     {},
+     Kept::kNothing,
+     Gradient::kShard},
+    {"every_hybrid_bf16",
+     4,
+     {.strategy = Strategy::kHybridShard, .group = 2, .param_dtype = kHalf, .reduce_dtype = kHalf},
+     {3, true},
+     Kept::kNothing,
+     Gradient::kShard},
     {"last_zero2",
      4,
      {.strategy = Strategy::kHybridShardZero2, .group = 2},
@@ -100,7 +112,7 @@ TEST_P(DepthMemory, IsCountedAsPlannedAndGrowsByWhatIsKeptOfABlockAlone) {
     }
     const UnitBytes& b = by_depth[0].block;
     const Bytes kept = s.kept == Kept::kAllOfIt ? b.unsharded : s.kept == Kept::kGroupShard ? b.group_shard : 0;
-    const Bytes gradient = s.gradient == Gradient::kWhole ? b.accumulated : b.gradient;
+    const Bytes gradient = s.gradient == Gradient::kWhole ? b.accumulated : b.gradient + b.group_sum;
     for (std::size_t i = 1; i < 3; ++i) {
       const Count more = i == 1 ? 4 : 8;
       const Memory &few = by_depth[i - 1], &many = by_depth[i];

@@ -1,4 +1,4 @@
-// What types cost and change: the cast of outputs and the type of buffers, in bytes.
+// What types cost and change: the cast of outputs, the type of buffers in bytes, sums of groups in the reduce type.
 #include <gmock/gmock.h>
 
 #include "fsdp/device/virtual/virtual_device.h"
@@ -107,6 +107,100 @@ TEST(OutputType, AWiderOutputChangesNoGradient) {
   EXPECT_EQ(run(Dtype::kFloat32, Dtype::kFloat32).gradient, plain.gradient)
       << "bf16 values survive the way through fp32";
   EXPECT_THAT(plain.gradient, testing::Contains(testing::Ne(0.0f)));
+}
+
+// ---- gradients of hybrid units
+
+// Passes calls on and keeps those that reduce.
+class Reductions final : public Collectives {
+ public:
+  explicit Reductions(Collectives& inner) : inner_(inner) {}
+  std::vector<CollectiveCall> calls;
+
+  int rank() const override { return inner_.rank(); }
+  int world() const override { return inner_.world(); }
+  int group_size(Communicator c) const override { return inner_.group_size(c); }
+  void enqueue(Lane lane, const CollectiveCall& call) override {
+    if (call.kind != CollectiveKind::kAllGather) calls.push_back(call);
+    inner_.enqueue(lane, call);
+  }
+  std::vector<std::uint64_t> exchange(std::uint64_t value) override { return inner_.exchange(value); }
+  void* allocate(Bytes n) override { return inner_.allocate(n); }
+  void release(void* p) noexcept override { inner_.release(p); }
+
+ private:
+  Collectives& inner_;
+};
+
+struct Hybrid {
+  std::vector<float> gradient;
+  std::vector<CollectiveCall> calls;
+};
+
+// One unit over two groups of two. In micro-batch k every element of every rank's gradient is parts[k].
+Hybrid reduce_across(const std::vector<double>& parts, Dtype reduce) {
+  Hybrid out;
+  const auto body = [&](RankWorld& w) {
+    install_counting_allocators();
+    Square model;
+    name_modules(model);
+    const UnitOptions unit{.strategy = Strategy::kHybridShard, .group = 2, .reduce_dtype = reduce};
+    const UnitPlan plan = make_unit_plan(tree_of(model), WrapRoot{}, unit);
+    Reductions calls(w.collectives);
+    ShardedModel sharded(model, plan, {}, w.device, calls, nullptr);
+    Scheduler& s = sharded.scheduler();
+    s.begin_step();
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      s.set_gradient_sync(k + 1 == parts.size() ? GradientSync::kFull : GradientSync::kReduce);
+      Tensors inputs;
+      inputs.push_back(at::full({1, 1, kWidth}, parts[k], at::kFloat));
+      const at::Tensor y = model(std::move(inputs))[0];
+      y.backward(at::ones(y.sizes(), y.options()));
+      s.end_backward();
+    }
+    const at::Tensor g = sharded.shard(0).gradients;
+    if (w.rank == 0) {
+      out.gradient.assign(g.const_data_ptr<float>(), g.const_data_ptr<float>() + g.numel());
+      out.calls = calls.calls;
+    }
+    s.begin_optimizer();
+    s.end_optimizer();
+    w.device.drain();
+  };
+  UnitPlan groups;
+  groups.units.resize(1);
+  groups.units[0].options = {.strategy = Strategy::kHybridShard, .group = 2};
+  run_ranks(4, groups_of(groups, 4), body);
+  return out;
+}
+
+constexpr Count kShardOfTwo = kWidth * kWidth / 2;
+
+TEST(HybridReduceType, IsThatOfBothReductionsAndTheGradientIsNot) {
+  const Hybrid half = reduce_across({3.0}, kHalf);
+  ASSERT_EQ(half.calls.size(), 2u);
+  const CollectiveCall &inside = half.calls[0], &across = half.calls[1];
+  EXPECT_EQ(inside.kind, CollectiveKind::kReduceScatter);
+  EXPECT_EQ(across.kind, CollectiveKind::kAllReduce);
+  for (const CollectiveCall& c : half.calls) {
+    EXPECT_EQ(c.in_dtype, kHalf);
+    EXPECT_EQ(c.count, kShardOfTwo);
+  }
+  EXPECT_EQ(full_bytes(across, 2), kShardOfTwo * 2) << "as many bytes as FSDP2 reduces across";
+  EXPECT_EQ(inside.out_dtype, kHalf);
+  EXPECT_EQ(across.out_dtype, Dtype::kFloat32);
+  EXPECT_THAT(half.gradient, testing::Each(3.0f));
+  const Hybrid full = reduce_across({3.0}, Dtype::kFloat32);
+  EXPECT_EQ(full_bytes(full.calls.at(1), 2), kShardOfTwo * 4);
+}
+
+// bf16 has steps of 2^-7 between 1 and 2. The groups' sums over the micro-batches are 1 + 3 * 2^-9.
+TEST(HybridReduceType, RoundsAGroupsSumOnceHoweverManyMicroBatchesItHas) {
+  const std::vector<double> parts{2.0, 0x1p-8, 0x1p-8, 0x1p-8};
+  const Hybrid half = reduce_across(parts, kHalf);
+  EXPECT_EQ(half.calls.size(), parts.size() + 1);
+  EXPECT_THAT(half.gradient, testing::Each(2 * (1 + 0x1p-7f)));
+  EXPECT_THAT(reduce_across(parts, Dtype::kFloat32).gradient, testing::Each(2 * (1 + 3 * 0x1p-9f)));
 }
 
 // ---- buffers

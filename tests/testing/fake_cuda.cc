@@ -198,11 +198,16 @@ class FakeRuntime final : public CudaRuntime {
     for (const void* p : in) reads.push_back({p, w.count * size_of(w.in_dtype)});
     const FakeCuda::Range out{w.out, w.count * size_of(w.out_dtype)};
     if (w.accumulate) reads.push_back(out);
+    if (w.addend != nullptr) reads.push_back({w.addend, w.count * size_of(Dtype::kFloat32)});
     return kernel("sum kernel", stream, reads, {out}, [w, in] {
+      const auto before = [&w](Count i) {
+        if (w.accumulate) return read(w.out, w.out_dtype, i);
+        return w.addend != nullptr ? w.addend[i] : 0.0f;
+      };
       for (Count i = 0; i < w.count; ++i) {
         float sum = read(in[0], w.in_dtype, i);
         for (std::size_t k = 1; k < in.size(); ++k) sum += read(in[k], w.in_dtype, i);
-        write(w.out, w.out_dtype, i, (w.accumulate ? read(w.out, w.out_dtype, i) : 0.0f) + w.scale * sum);
+        write(w.out, w.out_dtype, i, before(i) + w.scale * sum);
       }
     });
   }

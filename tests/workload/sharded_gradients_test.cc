@@ -374,6 +374,19 @@ TEST(ShardedGradients, OfHalfPrecisionAreWithinItsRounding) {
   }
 }
 
+TEST(ShardedGradients, OfHybridGroupsInHalfPrecisionAreWithinItsRounding) {
+  Case c;
+  c.world = 4, c.unit.strategy = fsdp::Strategy::kHybridShard, c.unit.group = 2, c.micro_batches = 2;
+  const Gradients want = unsharded(small("llama"), c);
+  for (const auto layout : {fsdp::Layout::kFlat, fsdp::Layout::kPerParameter}) {
+    for (const bool every : {false, true}) {
+      c.unit.layout = layout, c.sync_every = every;
+      c.unit.param_dtype = c.unit.reduce_dtype = fsdp::Dtype::kBFloat16;
+      EXPECT_LT(largest_distance(sharded(small("llama"), c), want), 3e-2);
+    }
+  }
+}
+
 TEST(ShardedGradients, RefusesGroupsThatDoNotDivide) {
   Case c;
   c.world = 4, c.unit.strategy = fsdp::Strategy::kHybridShard, c.unit.group = 3;

@@ -122,6 +122,10 @@ std::vector<Setting> settings() {
   using fsdp::Strategy;
   constexpr auto kHalf = fsdp::Dtype::kBFloat16;
   const auto hybrid = [](Strategy s) { return fsdp::UnitOptions{.strategy = s, .group = 2}; };
+  const auto half = [](fsdp::UnitOptions o) {
+    o.param_dtype = o.reduce_dtype = kHalf;
+    return o;
+  };
   std::vector<Setting> all = {
       {"full", 2, {}, {}},
       {"alone", 1, {}, {}},
@@ -141,6 +145,9 @@ std::vector<Setting> settings() {
       {"last no shard", 2, {.strategy = Strategy::kNoShard}, {.accumulate = 3}},
       {"every no shard", 2, {.strategy = Strategy::kNoShard}, {.accumulate = 3, .sync_every = true}},
       {"every hybrid", 4, hybrid(Strategy::kHybridShard), {.accumulate = 2, .sync_every = true}},
+      {"bf16 hybrid", 4, half(hybrid(Strategy::kHybridShard)), {}},
+      {"every bf16 hybrid", 4, half(hybrid(Strategy::kHybridShard)), {.accumulate = 2, .sync_every = true}},
+      {"last bf16 hybrid zero2", 4, half(hybrid(Strategy::kHybridShardZero2)), {.accumulate = 2}},
       {"last bf16", 2, {.param_dtype = kHalf, .reduce_dtype = kHalf}, {.accumulate = 2}},
       {"clip", 2, {}, {.clip = 0.1}},
       {"checkpoint", 2, {}, {.checkpoint = true}},

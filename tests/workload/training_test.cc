@@ -145,6 +145,23 @@ TEST(Training, HalfPrecisionFollowsFullPrecision) {
   }
 }
 
+TEST(Training, HalfPrecisionFollowsFullPrecisionAcrossGroups) {
+  for (const bool every : {false, true}) {
+    Job full = job_of(4, 2);
+    full.settings.sync_every = every;
+    full.unit.strategy = Strategy::kHybridShard, full.unit.group = 2;
+    const Curve want = train(full, 6);
+    for (const auto layout : {Layout::kFlat, Layout::kPerParameter}) {
+      for (const auto strategy : {Strategy::kHybridShard, Strategy::kHybridShardZero2}) {
+        Job r = full;
+        r.unit.strategy = strategy, r.unit.layout = layout;
+        r.unit.param_dtype = r.unit.reduce_dtype = fsdp::Dtype::kBFloat16;
+        expect_near(train(r, 6), want, 2e-2);
+      }
+    }
+  }
+}
+
 TEST(Training, SeveralStrategiesAndTypesInOnePlan) {
   const auto path = std::filesystem::temp_directory_path() / ("shardscope_mixed_" + std::to_string(getpid()) + ".yaml");
   std::ofstream(path) << "units:\n"

@@ -25,12 +25,14 @@ struct Inputs {
 
 // Products and sums apart, as on the host: a fused multiply-add would round once less.
 template <class In, class Out>
-__global__ void sum_kernel(Inputs<In> in, Out* out, std::int64_t count, float scale, bool accumulate) {
+__global__ void sum_kernel(Inputs<In> in, Out* out, std::int64_t count, float scale, bool accumulate,
+                           const float* addend) {
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
     float sum = load(in.p[0], i);
     for (int k = 1; k < in.n; ++k) sum = __fadd_rn(sum, load(in.p[k], i));
     sum = __fmul_rn(scale, sum);
+    if (addend != nullptr) sum = __fadd_rn(addend[i], sum);
     store(out, i, accumulate ? __fadd_rn(load(out, i), sum) : sum);
   }
 }
@@ -42,7 +44,8 @@ int launch_sum(const CudaRuntime::Sum& w, cudaStream_t stream) {
   for (int k = 0; k < w.inputs; ++k) in.p[k] = static_cast<const In*>(w.in[k]);
   const auto blocks =
       static_cast<unsigned>(std::clamp<std::int64_t>((w.count + kThreads - 1) / kThreads, 1, kMostBlocks));
-  sum_kernel<In, Out><<<blocks, kThreads, 0, stream>>>(in, static_cast<Out*>(w.out), w.count, w.scale, w.accumulate);
+  sum_kernel<In, Out><<<blocks, kThreads, 0, stream>>>(in, static_cast<Out*>(w.out), w.count, w.scale, w.accumulate,
+                                                     w.addend);
   return cudaGetLastError();
 }
 
