@@ -11,6 +11,7 @@
 
 #include "fsdp/comm/local_board.h"
 #include "fsdp/core/errors.h"
+#include "fsdp/core/sizes.h"
 
 namespace fsdp {
 namespace {
@@ -109,8 +110,8 @@ SharedMemory::SharedMemory(int fd, int rank, int world) : rank_(rank), world_(wo
   size_ = file.st_size;
   void* p = mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (p == MAP_FAILED) {
-    throw EnvironmentError("[comm] cannot map " + std::to_string(size_) +
-                           " B of shared memory: " + std::strerror(errno) + "; try smaller arenas");
+    throw EnvironmentError("[comm] cannot map " + readable_bytes(size_) + " of shared memory: " + std::strerror(errno) +
+                           "; try smaller arenas");
   }
   base_ = static_cast<std::byte*>(p);
   arena_begin_ = h.arena_begin + rank * h.arena_bytes;
@@ -124,7 +125,7 @@ void* SharedMemory::allocate(Bytes n) {
   const std::optional<Bytes> offset = arena_->allocate(n);
   if (!offset) {
     throw EnvironmentError("[comm] the shared arena of rank " + std::to_string(rank_) + " has no room for " +
-                           std::to_string(n) + " B (" + std::to_string(arena_->used()) + " B in use); make it larger");
+                           readable_bytes(n) + " (" + readable_bytes(arena_->used()) + " in use); make it larger");
   }
   return base_ + arena_begin_ + *offset;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/core/sizes.h"
 
 namespace fsdp {
 
@@ -29,8 +30,8 @@ std::string_view name_of(MemoryCategory c) {
 void MemoryMeter::add(Bytes n, MemoryCategory c) {
   if (budget_ != kNoBudget && live_ + n > budget_) {
     const std::string cause = describe(context_, c);
-    throw OutOfMemory("[memory] " + cause + ": a request of " + std::to_string(n) + " B on top of " +
-                          std::to_string(live_) + " B passes the budget of " + std::to_string(budget_) + " B",
+    throw OutOfMemory("[memory] " + cause + ": a request of " + readable_bytes(n) + " on top of " +
+                          readable_bytes(live_) + " passes the budget of " + readable_bytes(budget_),
                       cause, n, live_, budget_);
   }
   const auto i = static_cast<std::size_t>(c);

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/core/sizes.h"
 #include "fsdp/module/torch.h"
 
 namespace fsdp {
@@ -56,7 +57,7 @@ class HostAllocator final : public c10::Allocator {
     void* const base = std::malloc(n + 2 * kLine);
     if (base == nullptr) {
       discount_block(current.meter, static_cast<Bytes>(n), current.category);
-      throw OutOfMemory("[memory] the system has no " + std::to_string(n) + " B left", "host memory",
+      throw OutOfMemory("[memory] the system has no " + readable_bytes(static_cast<Bytes>(n)) + " left", "host memory",
                         static_cast<Bytes>(n), current.meter != nullptr ? current.meter->live() : 0, 0);
     }
     auto* const data =

@@ -8,6 +8,7 @@
 #include "fsdp/comm/linked_nccl.h"
 #include "fsdp/comm/nccl_collectives.h"
 #include "fsdp/core/errors.h"
+#include "fsdp/core/sizes.h"
 #include "fsdp/device/cuda/linked_runtime.h"
 #include "fsdp/module/cuda_world.h"
 
@@ -75,8 +76,8 @@ class World final : public CudaWorld, private TensorDevice {
                      {"cuda_fragmented_bytes", std::to_string(f.split)},
                      {"cuda_alloc_retries", std::to_string(f.retries)},
                      {"cuda_ooms", std::to_string(f.ooms)}};
-    m.figures = "allocated " + std::to_string(f.allocated) + " B, reserved " + std::to_string(f.reserved) + " B (" +
-                std::to_string(f.split) + " B of it in fragments) of " + std::to_string(m.capacity) + " B, " +
+    m.figures = "allocated " + readable_bytes(f.allocated) + ", reserved " + readable_bytes(f.reserved) + " (" +
+                readable_bytes(f.split) + " of it in fragments) of " + readable_bytes(m.capacity) + ", " +
                 std::to_string(f.retries) + " retries";
     return m;
   }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/core/sizes.h"
 #include "fsdp/plan/nearest.h"
 #include "harness/sweep/text.h"
 
@@ -123,17 +124,7 @@ std::string exact_rate(double bytes_per_second) {
   return fmt::format("{}B/s", bytes_per_second);
 }
 
-std::string format_bytes(fsdp::Bytes n) {
-  if (std::llabs(n) < 1024) return fmt::format("{} B", n);
-  double value = static_cast<double>(n);
-  const char* unit = "B";
-  for (const char* next : {"KiB", "MiB", "GiB", "TiB"}) {
-    if (std::fabs(value) < 1023.995) break;
-    value /= 1024;
-    unit = next;
-  }
-  return fmt::format("{:.2f} {}", value, unit);
-}
+std::string format_bytes(fsdp::Bytes n) { return fsdp::readable_bytes(n); }
 
 std::string format_nanos(fsdp::Nanos t) {
   if (std::llabs(t) < 1000) return fmt::format("{} ns", t);

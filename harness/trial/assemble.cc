@@ -39,8 +39,8 @@ void fill_memory(CaseRecord& record, const CaseSettings& settings, const std::ve
   if (budget == fsdp::MemoryMeter::kNoBudget) return;
   if (static_cast<double>(most->peak.total) >= kNearBudget * static_cast<double>(budget)) {
     record.status = Status::kNearOom;
-    record.reason = "the peak of " + std::to_string(most->peak.total) + " B on rank " + std::to_string(most->rank) +
-                    " is within 5 % of the budget of " + std::to_string(budget) + " B (" + most->peak_cause + ")";
+    record.reason = "the peak of " + format_bytes(most->peak.total) + " on rank " + std::to_string(most->rank) +
+                    " is within 5 % of the budget of " + format_bytes(budget) + " (" + most->peak_cause + ")";
   }
 }
 

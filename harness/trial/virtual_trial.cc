@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "fsdp/core/clock.h"
+#include "harness/sweep/quantities.h"
 #include "harness/trial/assemble.h"
 #include "harness/trial/case_costs.h"
 #include "harness/trial/messages.h"
@@ -49,8 +50,8 @@ void judge_allocator(CaseRecord& record) {
   record.status = Status::kNearOom;
   record.reason = "the caching allocator would free its cache and ask again " + std::to_string(retries) +
                   " times a step, " + std::to_string(failures) + " requests would fail all the same (" +
-                  record.environment["predicted_cached_bytes"] +
-                  " B lie in pieces or kept): slower than predicted, or "
+                  format_bytes(number("predicted_cached_bytes")) +
+                  " lie in pieces or kept): slower than predicted, or "
                   "out of memory";
 }
 

@@ -83,7 +83,7 @@ TEST(SharedMemory, AFullArenaSaysSo) {
   close(fd);
   EXPECT_THAT(
       [&] { memory.allocate(5000); },
-      ThrowsMessage<EnvironmentError>(HasSubstr("the shared arena of rank 0 has no room for 5000 B (0 B in use)")));
+      ThrowsMessage<EnvironmentError>(HasSubstr("the shared arena of rank 0 has no room for 4.88 KiB (0 B in use)")));
 }
 
 TEST(SharedMemory, RefusesAForeignDescriptorAndAnotherWorld) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "fsdp/core/sizes.h"
+
 namespace fsdp {
 
 void* LaneMemory::allocate(Bytes n) {
@@ -9,7 +11,7 @@ void* LaneMemory::allocate(Bytes n) {
   CudaRuntime& runtime = device_.runtime();
   const auto s = runtime.allocate(&p, static_cast<std::size_t>(n), device_.stream(lane_));
   if (s == CudaRuntime::kOutOfMemory)
-    throw OutOfMemory("[memory] the GPU has no " + std::to_string(n) + " B left", "", n, 0, 0);
+    throw OutOfMemory("[memory] the GPU has no " + readable_bytes(n) + " left", "", n, 0, 0);
   check_cuda(runtime, s, "cudaMalloc");
   return p;
 }
