@@ -7,6 +7,7 @@ usage: fault_table.py SHARDSCOPE FAKE_RANK [--rank SHARDSCOPE_RANK] [--clock LIB
   --clock  a library to preload that makes the wall clock jump (clock_jump.cc)
 """
 import argparse
+import collections
 import os
 import shutil
 import signal
@@ -278,21 +279,25 @@ def of_real_ranks():
         probe.run()
         step = probe.row()[2] / 1e9
         start = max(0.3, time.monotonic() - began - 401 * step)  # of the processes, until the first step
-        steps = max(10, int(2 / max(step, 1e-6)))  # a repetition takes about two seconds, the traced one after it too
+        when = Moment(kind, start, max(step, 1e-6))
         for rank in (0, 1):
-            for phase, after in (("start", 0), ("the repetition", start + 1), ("the traced repetition", start + 3)):
-                hit_one(kind, steps, rank, phase, after, signal.SIGKILL, "crashed", "was killed by SIGKILL")
-        hit_one(kind, steps, 1, "the repetition", start + 1, signal.SIGSTOP, "timeout", "")
-        hit_one(kind, steps, 0, "the repetition", start + 1, signal.SIGSEGV, "crashed", "SIGSEGV")
+            for phase, repetitions in (("start", None), ("the repetition", 0.5), ("the traced repetition", 1.5)):
+                hit_one(when, rank, phase, repetitions, signal.SIGKILL, "crashed", "was killed by SIGKILL")
+        hit_one(when, 1, "the repetition", 0.5, signal.SIGSTOP, "timeout", "")
+        hit_one(when, 0, "the repetition", 0.5, signal.SIGSEGV, "crashed", "SIGSEGV")
 
 
-def hit_one(kind, steps, rank, phase, after, how, status, words):
-    """On a busy machine a run may be over before it is hit: then again, earlier."""
-    for earlier in (1, 0.8, 0.6):
-        s = RealSweep(steps, kind)
+Moment = collections.namedtuple("Moment", "kind start step")  # seconds until the first step, and of a step
+
+
+def hit_one(when, rank, phase, repetitions, how, status, words):
+    """On a machine that becomes idle a run may be over before it is hit: then a longer one, hit earlier in it."""
+    for seconds, earlier in ((2, 1), (6, 0.67), (18, 0.33)):  # of a repetition; the traced one after it takes as long
+        s = RealSweep(max(10, int(seconds / when.step)), when.kind)
         process = s.start()
         wait_for(lambda: len(living_ranks()) == 2)
-        time.sleep(after * earlier)
+        if repetitions:
+            time.sleep(when.start + earlier * repetitions * seconds)
         ranks = sorted(living_ranks())
         if len(ranks) == 2:
             os.kill(ranks[rank], how)
@@ -300,7 +305,8 @@ def hit_one(kind, steps, rank, phase, after, how, status, words):
         got, reason, _ = s.row()
         if len(ranks) == 2 and got != "ok":
             break
-    row(f"real, {kind}: {how.name} of rank {rank} in {phase}", (process.returncode, got, words in reason), (0, status, True))
+    row(f"real, {when.kind}: {how.name} of rank {rank} in {phase}", (process.returncode, got, words in reason),
+        (0, status, True))
 
 
 def host_oom_kill():

@@ -62,6 +62,7 @@ struct OddCase {
   int world;
   Count shard, padding;
 };
+void PrintTo(const OddCase& c, std::ostream* to) { *to << c.numel << " numbers over " << c.world; }
 class ShardLayoutOddCounts : public testing::TestWithParam<OddCase> {};
 
 TEST_P(ShardLayoutOddCounts, AreMendedByPadding) {  // case C34, bf16

@@ -18,6 +18,7 @@ struct SmallModel {
   const char* set;
   Count parameters;
 };
+void PrintTo(const SmallModel& m, std::ostream* to) { *to << m.model << ' ' << m.set; }
 class SmallCounts : public testing::TestWithParam<SmallModel> {};
 
 TEST_P(SmallCounts, AreTheClosedForm) {

@@ -115,6 +115,7 @@ struct BadConfig {
   const char* change;  // merged into it; null removes
   const char* says;
 };
+void PrintTo(const BadConfig& c, std::ostream* to) { *to << c.file << ' ' << c.change; }
 class ModelConfigRefuses : public testing::TestWithParam<BadConfig> {};
 
 TEST_P(ModelConfigRefuses, NamingFileAndKey) {

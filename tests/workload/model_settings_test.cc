@@ -52,6 +52,7 @@ struct BadModel {
   const char* overrides;
   const char* says;
 };
+void PrintTo(const BadModel& m, std::ostream* to) { *to << m.model << ' ' << m.overrides; }
 class ResolveModelRefuses : public testing::TestWithParam<BadModel> {};
 
 TEST_P(ResolveModelRefuses, WithWhatIsRight) {
