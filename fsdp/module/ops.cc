@@ -1,6 +1,7 @@
 #include "fsdp/module/ops.h"
 
 #include "fsdp/module/op_bodies.h"
+#include "fsdp/module/recipe.h"
 
 TORCH_LIBRARY(shardscope, m) {
   m.def("linear(Tensor x, Tensor w, Tensor? b, bool in_out) -> Tensor");
@@ -96,21 +97,37 @@ Tensor with_history(Tensor t, const std::shared_ptr<Node>& node) {
   return t;
 }
 template <int kCount>
-struct Keeper : Node {
+struct Keeper : Remaking {
   std::array<Tensor, kCount> kept;
   void release_variables() override {
     for (Tensor& t : kept) t.reset();
+    Remaking::release_variables();
   }
 };
+thread_local bool remakes = true;
+
+// Kept beyond its unit's forward: the unit's memory may be gone when a reader in another unit needs it.
+Tensor copy_of(const Tensor& parameter) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return parameter.clone();
+}
 
 struct LinearBackward final : Keeper<2> {
+  std::shared_ptr<Recipe> x;  // in place of kept[0]
   bool bias = false, in_out = false;
   std::string name() const override { return "LinearBackward"; }
   variable_list apply(variable_list&& g) override {
-    if (!g[0].defined()) return variable_list(bias ? 3 : 2);
-    auto [dx, dw, db] = call_linear_backward()(g[0], kept[0], kept[1], bias, in_out);
+    if (!g[0].defined()) {
+      if (x) x->pass();
+      return variable_list(bias ? 3 : 2);
+    }
+    auto [dx, dw, db] = call_linear_backward()(g[0], x ? x->take() : kept[0], kept[1], bias, in_out);
     if (bias) return {dx, dw, db};
     return {dx, dw};
+  }
+  void release_variables() override {
+    x.reset();
+    Keeper::release_variables();
   }
 };
 struct RmsNormBackward final : Keeper<3> {
@@ -199,16 +216,7 @@ struct CastBackward final : Node {
   std::string name() const override { return "CastBackward"; }
   variable_list apply(variable_list&& g) override { return {call_cast()(g[0], source)}; }
 };
-struct PassedBackward final : Node {
-  std::function<void()> done;
-  std::string name() const override { return "PassedBackward"; }
-  variable_list apply(variable_list&& g) override {
-    done();
-    return std::move(g);
-  }
-  void release_variables() override { done = nullptr; }
-};
-struct ForkBackward final : Node {
+struct ForkBackward final : Remaking {
   static bool sole_owner(const Tensor& t) {
     return t.use_count() == 1 && t.storage().use_count() == 1 && t.is_non_overlapping_and_dense();
   }
@@ -233,10 +241,16 @@ struct ForkBackward final : Node {
 
 }  // namespace
 
+RemakeScope::RemakeScope(bool on) : before_(std::exchange(remakes, on)) {}
+RemakeScope::~RemakeScope() { remakes = before_; }
+
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, bool in_out) {
   const bool bias = b.defined();
   const auto node = bias ? node_for<LinearBackward>(x, w, b) : node_for<LinearBackward>(x, w);
-  if (node) node->kept = {x, w}, node->bias = bias, node->in_out = in_out;
+  if (node) {
+    if ((node->x = recipe_of(x)) != nullptr) node->x->add_reader();
+    node->kept = {node->x ? Tensor() : x, w}, node->bias = bias, node->in_out = in_out;
+  }
   return with_history(call_linear()(x, w, bias ? OptTensor(b) : std::nullopt, in_out), node);
 }
 
@@ -244,6 +258,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& w, double eps) {
   const auto node = node_for<RmsNormBackward>(x, w);
   auto [y, rstd] = call_rms_norm()(x, w, eps);
   if (node) node->kept = {x, rstd, w};
+  if (node && remakes) node->remade_by([x, w = copy_of(w), eps] { return std::get<0>(call_rms_norm()(x, w, eps)); });
   return with_history(std::move(y), node);
 }
 
@@ -251,6 +266,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& w, const Tensor& b, double eps)
   const auto node = node_for<LayerNormBackward>(x, w, b);
   auto [y, mean, rstd] = call_layer_norm()(x, w, b, eps);
   if (node) node->kept = {x, mean, rstd, w};
+  if (node && remakes)
+    node->remade_by([x, w = copy_of(w), b = copy_of(b), eps] { return std::get<0>(call_layer_norm()(x, w, b, eps)); });
   return with_history(std::move(y), node);
 }
 
@@ -285,12 +302,14 @@ Tensor attention_packed(const Tensor& qkv, const AttentionOptions& o, bool by_he
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
   const auto node = node_for<SwigluBackward>(gate, up);
   if (node) node->kept = {gate, up};
+  if (node && remakes) node->remade_by([gate, up] { return call_swiglu()(gate, up); });
   return with_history(call_swiglu()(gate, up), node);
 }
 
 Tensor gelu(const Tensor& x, bool by_tanh) {
   const auto node = node_for<GeluBackward>(x);
   if (node) node->kept = {x}, node->by_tanh = by_tanh;
+  if (node && remakes) node->remade_by([x, by_tanh] { return call_gelu()(x, by_tanh); });
   return with_history(call_gelu()(x, by_tanh), node);
 }
 
@@ -327,30 +346,11 @@ Tensor cast(const Tensor& x, at::ScalarType dtype) {
   return with_history(call_cast()(x, dtype), node);
 }
 
-void on_backward_through(std::vector<Tensor>& inputs, std::function<void()> done) {
-  if (!at::GradMode::is_enabled()) return;
-  std::vector<Tensor*> with_gradient;
-  torch::autograd::edge_list edges;
-  for (Tensor& t : inputs) {
-    if (!t.defined() || !t.requires_grad()) continue;
-    with_gradient.push_back(&t);
-    edges.push_back(torch::autograd::impl::gradient_edge(t));
-  }
-  if (with_gradient.empty()) return;
-  std::shared_ptr<PassedBackward> node(new PassedBackward, torch::autograd::deleteNode);
-  node->set_next_edges(std::move(edges));
-  node->done = std::move(done);
-  for (Tensor* t : with_gradient) {
-    Tensor alias = t->variable_data();
-    torch::autograd::set_history(alias, node);
-    *t = std::move(alias);
-  }
-}
-
 std::vector<Tensor> fork(const Tensor& x, int n) {
   std::vector<Tensor> readers(static_cast<std::size_t>(n), x);
   const auto node = node_for<ForkBackward>(x);
   if (!node) return readers;
+  node->output = recipe_of(x);
   for (Tensor& r : readers) {
     r = x.variable_data();
     torch::autograd::set_history(r, node);

@@ -4,6 +4,9 @@
 // contiguous, fp32 or bf16; where operands differ the result is fp32. On the host bf16 is a storage type: arithmetic is
 // fp32, rounded once per operator.
 //
+// What a norm or an activation makes is not kept for a linear() that reads it, if RemakeScope says so: backward makes it
+// again, to the same bits, from what the norm's or the activation's own backward keeps.
+//
 // A tensor with two readers goes through fork(): LibTorch's engine adds two gradients of one tensor in place on the
 // host but out of place on meta, and the worlds would differ by one buffer.
 #pragma once
@@ -14,6 +17,18 @@
 #include <vector>
 
 namespace fsdp::ops {
+
+// Whether operators of this thread prefer making again to keeping; without a scope they do.
+class RemakeScope {
+ public:
+  explicit RemakeScope(bool on);
+  ~RemakeScope();
+  RemakeScope(const RemakeScope&) = delete;
+  RemakeScope& operator=(const RemakeScope&) = delete;
+
+ private:
+  const bool before_;
+};
 
 // x W^T (+ b), or with `in_out` x W; `b` may be undefined. Saves x, w.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, bool in_out = false);

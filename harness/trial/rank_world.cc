@@ -69,6 +69,7 @@ class RankWorld::Impl {
     if (backend_->meters_budget()) meter_.set_budget(memory_budget_of(job.settings));
     TrainerSettings settings = trainer_settings_of(job.settings, plan_);
     settings.tensors = backend_->tensors();
+    settings.remake = settings.tensors == nullptr;
     with_figures([&] { trainer_ = std::make_unique<Trainer>(settings, plan_, device_, watched_, meter_); });
     result_.rank = job.rank;
   }

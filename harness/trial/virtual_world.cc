@@ -108,6 +108,7 @@ class VirtualWorld {
     if (model_.hardware().caching_allocator) meter_.set_observer(&allocator_);
     TrainerSettings t = trainer_settings_of(job.settings, plan_);
     t.meta = true;
+    t.remake = !model_.hardware().gpu;
     trainer_ = std::make_unique<Trainer>(t, plan_, device_, watched_, meter_);
   }
 

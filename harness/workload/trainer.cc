@@ -66,6 +66,7 @@ class Trainer::Impl {
         meter_(meter),
         micro_batches_{s.accumulate, s.sync_every},
         tensors_(s.tensors),
+        remake_(s.remake),
         batches_(make_batches(s, collectives)),
         model_(make_model(s)),
         sharded_(*model_, plan, {s.meta, s.seed, s.scheduler}, device, collectives, &meter),
@@ -74,6 +75,7 @@ class Trainer::Impl {
   StepResult step() {
     const fsdp::MeterScope scope(&meter_);
     const fsdp::TensorDeviceScope there(tensors_);
+    const fsdp::ops::RemakeScope remake(remake_);
     device_.begin_step(next_step_++);
     sharded_.scheduler().begin_step();
     StepResult r;
@@ -125,6 +127,7 @@ class Trainer::Impl {
   fsdp::MemoryMeter& meter_;
   const fsdp::MicroBatches micro_batches_;
   fsdp::TensorDevice* const tensors_;
+  const bool remake_;
   const std::vector<Batch> batches_;
   std::vector<at::Tensor> losses_;
   std::unique_ptr<fsdp::Module> model_;

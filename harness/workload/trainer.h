@@ -30,6 +30,9 @@ struct TrainerSettings {
   std::string optimizer = "adamw";        // or "sgd"
   bool meta = false;                      // tensors without memory: the virtual world
   fsdp::TensorDevice* tensors = nullptr;  // where they live, if not in host memory; outlives the trainer
+  // Norms and activations are made again in backward where that saves memory (fsdp/module/ops.h). GPUs keep them, as
+  // PyTorch does there.
+  bool remake = true;
   fsdp::SchedulerOptions scheduler;
 };
 

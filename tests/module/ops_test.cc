@@ -198,6 +198,72 @@ TEST_F(Operators, RelativeBiasIsTheTableByDistance) {
   }
 }
 
+// What a cheap operator makes and a matrix product reads, by two readers.
+struct Cheap {
+  std::string name;
+  Function make;
+};
+std::vector<Cheap> cheap_operators() {
+  return {{"rms_norm", [](const Inputs& i) { return ops::rms_norm(i[0], i[1], 1e-5); }},
+          {"layer_norm", [](const Inputs& i) { return ops::layer_norm(i[0], i[1], i[2], 1e-5); }},
+          {"swiglu", [](const Inputs& i) { return ops::swiglu(i[0], i[3]); }},
+          {"gelu", [](const Inputs& i) { return ops::gelu(i[0]); }}};
+}
+struct Read {
+  Inputs values;
+  bool kept = false;  // is what the product read still there when forward is over
+};
+// Three readings, one of which backward does not reach. `seen`: what the product is given, from what was made.
+Read read_twice(const Cheap& cheap, Inputs values, const std::function<Tensor(const Tensor&)>& seen,
+                const std::function<void(Inputs&)>& between = {}) {
+  for (Tensor& v : values) v = v.detach().clone().requires_grad_();
+  Read r{values, false};
+  std::vector<Tensor> readers = ops::fork(seen(cheap.make(values)), 3);
+  const c10::weak_intrusive_ptr<c10::StorageImpl> made(readers[0].storage().getWeakStorageImpl());
+  Tensor y = ops::linear(readers[0], values[4], {}), z = ops::linear(readers[1], values[5], values[6]);
+  const Tensor unused = ops::linear(readers[2], values[4], {});
+  readers.clear();
+  r.kept = !made.expired();
+  if (between) between(values);
+  at::add(y, z).backward(at::ones({2, 5, 17}));
+  return r;
+}
+Inputs values_to_read() {
+  return {random({2, 5, 70}), random({70}),     random({70}), random({2, 5, 70}),
+          random({17, 70}),   random({17, 70}), random({17})};
+}
+
+TEST_F(Operators, WhatACheapOperatorMadeIsMadeAgainToTheBitInsteadOfKept) {
+  for (const Cheap& cheap : cheap_operators()) {
+    SCOPED_TRACE(cheap.name);
+    const Inputs values = values_to_read();
+    const Read again = read_twice(cheap, values, [](const Tensor& t) { return t; });
+    const Read kept = read_twice(cheap, values, [](const Tensor& t) { return t.view(t.sizes()); });  // an own node
+    EXPECT_FALSE(again.kept);
+    EXPECT_TRUE(kept.kept);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(again.values[i].grad().defined(), kept.values[i].grad().defined()) << i;
+      if (kept.values[i].grad().defined()) {
+        EXPECT_TRUE(at::equal(again.values[i].grad(), kept.values[i].grad())) << i;
+      }
+    }
+  }
+}
+
+TEST_F(Operators, ParametersOfAUnitThatIsAwayAreNotNeededToMakeItAgain) {
+  for (const Cheap& cheap : cheap_operators()) {
+    SCOPED_TRACE(cheap.name);
+    const Inputs values = values_to_read();
+    const auto same = [](const Tensor& t) { return t; };
+    const Read whole = read_twice(cheap, values, same);
+    const Read without = read_twice(cheap, values, same, [](Inputs& i) {
+      for (const std::size_t p : {1, 2}) i[p].detach().fill_(NAN);
+    });
+    for (const std::size_t product : {4, 5})
+      EXPECT_TRUE(at::equal(whole.values[product].grad(), without.values[product].grad()));
+  }
+}
+
 TEST_F(Operators, MeanOverSteps) {
   expect_same(
       {random({3, 7, 10})}, [](const Inputs& i) { return ops::mean_steps(i[0]); },
