@@ -51,6 +51,7 @@ std::unique_ptr<fsdp::Module> make_model(const TrainerSettings& s) {
 fsdp::OptimizerOptions optimizer_options(const TrainerSettings& s) {
   fsdp::OptimizerOptions o;
   o.kind = optimizer_of(s.optimizer);
+  o.adamw.eps = s.adamw_epsilon;
   o.clip = s.clip;
   return o;
 }

@@ -28,6 +28,7 @@ struct TrainerSettings {
   std::optional<double> clip;  // global gradient norm
   std::uint64_t seed = 0;
   std::string optimizer = "adamw";        // or "sgd"
+  double adamw_epsilon = 1e-8;            // PyTorch's default
   bool meta = false;                      // tensors without memory: the virtual world
   fsdp::TensorDevice* tensors = nullptr;  // where they live, if not in host memory; outlives the trainer
   // Norms and activations are made again in backward where that saves memory (fsdp/module/ops.h). GPUs keep them, as

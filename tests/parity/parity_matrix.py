@@ -1,122 +1,82 @@
 #!/usr/bin/env python3
-"""The training of shardscope against PyTorch's own FSDP, cell by cell: strategy x layout x precision x accumulation x
-checkpointing x {plain, tied, uneven, clipped}.
+"""The training of shardscope against PyTorch's own FSDP, cell by cell: model x shape x strategy x layout x precision x
+accumulation x checkpointing x ranks.
 
-The layout per_parameter meets FSDP2 (fully_shard), flat meets FSDP1 (FullyShardedDataParallel), both on Gloo on the CPU.
-Weights, data and optimizer come from the same formulas on both sides (tests/data/goldens/README.md); nothing is copied.
-Compared are the losses and gradient norms of every step, the parameters after the last one, and the collectives of the
-last step one by one: kind, ranks, type and bytes of the whole buffer, in the order in which they are issued. DIFFERENCES
-lists where these differ on purpose; anything else fails the cell. FSDP2 is told what it leaves to its user: hybrid groups
-reduce across once a step (set_requires_all_reduce).
-Frozen, unused, nested and repeated units have no setting of `run`; tests/workload/module_shapes_test.cc holds them against
-unsharded autograd bit for bit.
+The layout per_parameter meets FSDP2 (fully_shard), flat meets FSDP1 (FullyShardedDataParallel), both on Gloo on the CPU
+(parity_peer.py). Models (parity_models.py), weights, data and optimizer come from the same formulas on both sides; nothing
+is copied. Compared are
+  - the loss and the global gradient norm of every step: relative difference,
+  - the parameters of each module after the last one: |a - b| / |b| in the Euclidean norm, a weight and its bias as one (biases
+    begin at zero and have no scale of their own),
+both within 1e-5 in fp32 and 2e-2 in bf16, and
+  - the collectives of the last step one by one: kind, ranks, type and bytes of the whole buffer, in the order of issue.
+DIFFERENCES lists where these differ on purpose; anything else fails the cell.
+AdamW's epsilon is 1e-4. With PyTorch's default of 1e-8 an element whose gradient is nothing but rounding makes a whole step of
+it, and FSDP1 and FSDP2 themselves part by 1e-3 within five steps; a gradient that is there is felt all the same.
 
-  parity_matrix.py SHARDSCOPE DRIVER [--all]      without --all: a subset that covers every value of every axis, whose losses
-                                                  `shardscope run` must give too, to the last bit
+  parity_matrix.py SHARDSCOPE DRIVER            a subset that covers every value of every axis; the losses of its llamas
+                                                `shardscope run` must give too, to the last bit
+  parity_matrix.py SHARDSCOPE DRIVER --all      every cell
+--log FILE keeps each cell's result; the same command goes on where it was ended, with what the same programs have passed.
 """
 import argparse
-import functools
+import collections
+import concurrent.futures
+import hashlib
+import io
 import json
 import math
+import multiprocessing
 import os
 import pathlib
+import queue
+import random
 import subprocess
 import sys
 import tempfile
+import threading
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
-import peer_fsdp  # noqa: E402
-
-STEPS, SEED, BATCH = 5, 7, 2
-SIZES = {"plain": dict(layers=2, dim=32, heads=4, ffn=88, vocab=96, seq=16),
-         "uneven": dict(layers=2, dim=20, heads=2, ffn=27, vocab=53, seq=11)}
-TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}
-SAME = "flat meets FSDP1, which has no "
-AXES = {
-    "world": [2, 3, 4],
-    "layout": ["flat", "per_parameter"],
-    "strategy": ["full_shard", "shard_grad_op", "no_shard", "hybrid_shard:2", "hybrid_shard_zero2:2", "reshard:2"],
-    "precision": ["fp32", "bf16/fp32", "bf16/bf16"],
-    "accumulate": ["1", "3/last", "3/every"],
-    "checkpoint": ["none", "block"],
-    "model": ["plain", "tied", "uneven", "clipped"],
-}
-# Without --all: these, as (changes to the cell that PyTorch users start from).
-BASE = dict(world=2, layout="per_parameter", strategy="full_shard", precision="fp32", accumulate="1", checkpoint="none",
-            model="plain")
-SUBSET = [{}, {"layout": "flat"}, {"strategy": "shard_grad_op", "accumulate": "3/last"},
-          {"layout": "flat", "strategy": "shard_grad_op", "accumulate": "3/every", "model": "tied"},
-          {"layout": "flat", "strategy": "no_shard", "accumulate": "3/last", "model": "clipped"},
-          {"precision": "bf16/fp32", "checkpoint": "block"}, {"precision": "bf16/bf16", "accumulate": "3/every"},
-          {"layout": "flat", "precision": "bf16/fp32"}, {"model": "tied", "checkpoint": "block"},
-          {"model": "clipped", "accumulate": "3/every"}, {"layout": "flat", "checkpoint": "block", "model": "uneven"},
-          {"world": 3, "model": "uneven"}, {"world": 3, "layout": "flat", "model": "uneven", "accumulate": "3/last"},
-          {"world": 4, "strategy": "hybrid_shard:2"}, {"world": 4, "strategy": "hybrid_shard_zero2:2", "model": "clipped"},
-          {"world": 4, "strategy": "reshard:2", "precision": "bf16/fp32"}]
-
-
-def name_of(cell):
-    return " ".join(f"{k}={v}" for k, v in cell.items())
-
-
-def reason_to_skip(cell):
-    """Why PyTorch has no counterpart, or None."""
-    grouped = ":" in cell["strategy"]
-    if grouped and cell["world"] != 4:
-        return "groups of 2 need 4 ranks"
-    if cell["layout"] == "flat" and cell["strategy"] == "reshard:2":
-        return SAME + "reshard group"
-    if cell["layout"] == "flat" and grouped:
-        return "FSDP1's hybrid strategies do not run on Gloo on the CPU"
-    if cell["layout"] == "per_parameter" and cell["strategy"] == "no_shard":
-        return "FSDP2 has no direct form of no_shard"
-    if (cell["strategy"], cell["accumulate"], cell["model"]) == ("no_shard", "3/last", "tied") and cell["precision"] != "fp32":
-        return "FSDP1 fails: it gives a bf16 gradient to an fp32 parameter"
-    return None
-
-
-def settings_of(cell):
-    s = dict(SIZES["uneven" if cell["model"] == "uneven" else "plain"])
-    s.update(tied=cell["model"] == "tied", clip=0.2 if cell["model"] == "clipped" else None)
-    count, _, sync = cell["accumulate"].partition("/")
-    s.update(accumulate=int(count), every=sync == "every")
-    param, _, reduce = cell["precision"].partition("/")
-    s.update(param=param, reduce=reduce or param)
-    return s
-
-
-# Where the collectives of a step differ from PyTorch's on purpose: name -> why. `explained` says how far each may go.
-DIFFERENCES = {
-    "padding": "flat: parameters and shards start on 128 bytes here (aligned messages), on 16 in FSDP1; in elements this is the same for all types of a unit",
-    "fp32 replicas": "hybrid, reduce type bf16: the sums of the groups meet in fp32 here, in bf16 in FSDP2, which rounds them again",
-}
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "bench")]
+os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])  # of the fork server
+from parity_cells import AXES, BASE, EPSILON, SEED, STEPS, SUBSET, case_of, cells_of_all, name_of, reason_to_skip, settings_of  # noqa: E402
+from parity_judge import DIFFERENCES, TOLERANCE, judge  # noqa: E402
 
 
 # ---- shardscope ------------------------------------------------------------------------------------------------------
-def case_of(cell):
-    """Settings of shardscope."""
-    s = settings_of(cell)
-    dims = ",".join(f"{k}={s[k]}" for k in ("layers", "dim", "heads", "ffn", "vocab")) + f",kv_heads={s['heads']}"
-    dims += f",tied={'true' if s['tied'] else 'false'}"
-    case = dict(set=dims, seq=s["seq"], batch=BATCH, world=cell["world"], seed=SEED, steps=STEPS, warmup=0, layout=cell["layout"],
-                param_dtype=s["param"], reduce_dtype=s["reduce"], accumulate=s["accumulate"],
-                accumulate_sync="every" if s["every"] else "last", checkpoint=cell["checkpoint"], clip=s["clip"] or "none")
-    case.update({"reshard_after_forward": "2"} if cell["strategy"] == "reshard:2" else {"strategy": cell["strategy"]})
-    return {k: str(v) for k, v in case.items()}
+class Ours:
+    """The driver, one cell after the other."""
 
+    def __init__(self, driver):
+        self.driver, self.process = driver, None
 
-def ours(driver, cells, folder):
-    """One answer a cell, with its parameters as tensors in the order of the model."""
-    lines = [json.dumps(dict(settings=case_of(c), save=f"{folder}/state{i}")) for i, c in enumerate(cells)]
-    run = subprocess.run([driver], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=120 + 20 * len(cells))
-    answers = [json.loads(line) for line in run.stdout.splitlines()]
-    if len(answers) != len(cells):
-        sys.exit(f"{driver} answered {len(answers)} of {len(cells)} cells: exit {run.returncode}: {run.stderr.strip()[:300]}")
-    for i, answer in enumerate(answers):
-        if "error" not in answer:
-            values = saved(f"{folder}/state{i}")
-            answer["values"] = [values[name] for name in answer["parameters"]]
-    return answers
+    def start(self):
+        self.process = subprocess.Popen([self.driver], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, cell, epsilon=EPSILON):
+        """-> its answer, with its parameters as tensors in the order of the model."""
+        if self.process is None or self.process.poll() is not None:
+            self.start()
+        with tempfile.TemporaryDirectory() as folder:
+            chain = settings_of(cell).get("order", [])
+            limit = threading.Timer(300, self.process.kill)
+            limit.start()
+            self.process.stdin.write(json.dumps(dict(settings=case_of(cell), save=folder + "/state", chain=chain, epsilon=epsilon)) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+            limit.cancel()
+            if not line:
+                return dict(error=f"the driver ended with {self.process.wait()}")
+            answer = json.loads(line)
+            if "error" not in answer:
+                values = saved(folder + "/state")
+                answer["values"] = [values[name] for name in answer["parameters"]]
+        return answer
+
+    def close(self):
+        if self.process is not None:
+            self.process.stdin.close()
+            self.process.wait()
 
 
 def saved(directory):
@@ -151,286 +111,163 @@ def command_agrees(program, cell, answer):
         return f"shardscope: {out['status']}, {out.get('reason')}"
     if out["losses"][:STEPS] != answer["losses"]:
         return "shardscope run gives other losses than its ranks as threads"
-    calls = out["collectives"] - (1 if cell["model"] == "clipped" else 0)
+    calls = out["collectives"] - (1 if cell["shape"] == "clipped" else 0)
     return None if calls == len(answer["collectives"]) else f"shardscope run counts {calls} collectives"
 
 
-# ---- PyTorch, one rank -----------------------------------------------------------------------------------------------
-class Recorder:
-    """Writes down the collectives that are called through torch.distributed while it is on."""
+# ---- PyTorch ---------------------------------------------------------------------------------------------------------
+class Theirs:
+    """A world of PyTorch's ranks, forked from a process that has imported it; a new one after an error."""
+    CONTEXT = multiprocessing.get_context("forkserver")
+    CONTEXT.set_forkserver_preload(["parity_peer"])
 
     def __init__(self):
-        import torch.distributed as dist
-        self.on, self.calls = False, []
-        gather, scatter, reduce = (lambda out, tensor, *_, **__: out), (lambda out, tensor, *_, **__: tensor), (lambda tensor, *_, **__: tensor)
-        for name, kind, operand in (("all_gather_into_tensor", "all_gather", gather), ("all_gather", "all_gather", gather),
-                                    ("reduce_scatter_tensor", "reduce_scatter", scatter), ("all_reduce", "all_reduce", reduce)):
-            setattr(dist, name, self.wrapped(dist, kind, getattr(dist, name), operand))
+        self.world, self.ranks, self.folder = 0, [], None
 
-    def wrapped(self, dist, kind, call, operand):
-        def recorded(*args, **kwargs):
-            on = self.on
-            self.on = False  # one collective may be made of others
-            if on:
-                names = {"output_tensor": "out", "input_tensor": "tensor", "output": "out", "input": "tensor", "tensor_list": "out"}
-                whole = operand(*args, **{names.get(k, k): v for k, v in kwargs.items()})
-                parts = whole if isinstance(whole, list) else [whole]
-                dtype = {"torch.float32": "fp32", "torch.bfloat16": "bf16"}.get(str(parts[0].dtype), str(parts[0].dtype))
-                self.calls.append([kind, sum(t.numel() * t.element_size() for t in parts), dtype, dist.get_world_size(kwargs.get("group"))])
-            try:
-                return call(*args, **kwargs)
-            finally:
-                self.on = on
-        return recorded
+    def start(self, world):
+        import parity_peer
+        self.close()
+        self.world, self.folder = world, tempfile.TemporaryDirectory()
+        for rank in range(world):
+            mine, other = self.CONTEXT.Pipe()
+            process = self.CONTEXT.Process(target=parity_peer.run_rank, args=(rank, world, self.folder.name + "/store", other), daemon=True)
+            process.start()
+            other.close()
+            self.ranks.append((process, mine))
 
+    def ask(self, cell):
+        if self.world != cell["world"]:
+            self.start(cell["world"])
+        for _, connection in self.ranks:
+            connection.send((cell, settings_of(cell)))
 
-def build(s, cell, rank):
-    import torch
-    a = argparse.Namespace(**{k: s[k] for k in SIZES["plain"]}, seed=SEED, wrap="block", rank=rank, world=cell["world"])
-    model, block = peer_fsdp.build(a)
-    if s["tied"]:
-        model.head.weight = model.embedding.weight
-    if cell["checkpoint"] == "block":
-        from torch.utils.checkpoint import checkpoint
-        for m in model.blocks:
-            m.forward = functools.partial(checkpoint, m.forward, use_reentrant=False)
-    half = {"fp32": torch.float32, "bf16": torch.bfloat16}
-    return model, block, half[s["param"]], half[s["reduce"]]
-
-
-def wrap_flat(model, block, cell, param, reduce):
-    import torch
-    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
-    from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
-    mixed = None if param == torch.float32 else MixedPrecision(param_dtype=param, reduce_dtype=reduce)
-    return FullyShardedDataParallel(
-        model, sharding_strategy=ShardingStrategy[cell["strategy"].upper()], mixed_precision=mixed, use_orig_params=True,
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={block}),
-        device_id=torch.device("cpu"))
-
-
-def wrap_per_parameter(model, block, cell, param, reduce):
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-    strategy, world = cell["strategy"], cell["world"]
-    hybrid = strategy.startswith("hybrid")
-    mesh = init_device_mesh("cpu", (world // 2, 2), mesh_dim_names=("replicate", "shard")) if hybrid else \
-        init_device_mesh("cpu", (world,))
-    free = 2 if strategy == "reshard:2" else strategy in ("full_shard", "hybrid_shard:2")
-    policy = MixedPrecisionPolicy(param_dtype=param, reduce_dtype=reduce)
-    for m in model.modules():
-        if isinstance(m, block):
-            fully_shard(m, mesh=mesh, mp_policy=policy, reshard_after_forward=free)
-    # The setting of ours is for the root too; what strategies say leaves it gathered, as the default here does.
-    return fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=2 if strategy == "reshard:2" else None)
-
-
-def theirs(cell, rank, recorder):
-    import contextlib
-
-    import torch
-    import torch.distributed as dist
-    from torch.nn import functional as F
-    s, world = settings_of(cell), cell["world"]
-    model, block, param, reduce = build(s, cell, rank)
-    flat = cell["layout"] == "flat"
-    model = (wrap_flat if flat else wrap_per_parameter)(model, block, cell, param, reduce)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
-    count, width = s["accumulate"], s["seq"] + 1
-    numbers = peer_fsdp.top_bits(peer_fsdp.output(SEED ^ peer_fsdp.TOKENS, 0), count * world * BATCH * width, 32) % s["vocab"]
-    batches = numbers.view(count, world, BATCH, width)[:, rank]
-    losses, norms = [], []
-    for _ in range(STEPS):
-        total = 0.0
-        recorder.on, recorder.calls = True, []
-        for k, tokens in enumerate(batches):
-            sync = s["every"] or k + 1 == count
-            if not flat:
-                model.set_requires_gradient_sync(sync)
-                model.set_requires_all_reduce(k + 1 == count)  # hybrid: across groups only once a step, as here
-            with model.no_sync() if flat and not sync else contextlib.nullcontext():
-                logits = model(tokens[:, :-1].contiguous())
-                loss = F.cross_entropy(logits.float().view(-1, s["vocab"]), tokens[:, 1:].reshape(-1)) / count
-                loss.backward()
-            total += float(loss.detach())
-        recorder.on = False
-        limit = s["clip"] or 1e30
-        norm = model.clip_grad_norm_(limit) if flat else torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        mean = torch.tensor([total], dtype=torch.float64)
-        dist.all_reduce(mean)
-        losses.append(mean.item() / world)
-        norms.append(float(norm))
-    return dict(losses=losses, norms=norms, collectives=recorder.calls), full_parameters(model, flat)
-
-
-def full_parameters(model, flat):
-    import torch
-    if flat:
-        from torch.distributed.fsdp import FullyShardedDataParallel
-        with FullyShardedDataParallel.summon_full_params(model, writeback=False), torch.no_grad():
-            return [p.detach().clone() for p in model.parameters()]
-    return [p.full_tensor().detach() for p in model.parameters()]
-
-
-def run_rank(rank, world, folder):
-    import torch
-    import torch.distributed as dist
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=world, store=dist.FileStore(os.path.join(folder, "store"), world))
-    results, recorder = [], Recorder()
-    for i, cell in enumerate(json.loads(pathlib.Path(folder, "cells.json").read_text(encoding="utf-8"))):
+    def answer(self):
+        import torch
         try:
-            numbers, parameters = theirs(cell, rank, recorder)
-            if rank == 0:
-                torch.save(parameters, os.path.join(folder, f"parameters{i}.pt"))
-            results.append(numbers)
-        except Exception as e:  # noqa: BLE001 - becomes the cell's reason; all ranks fail alike
-            results.append(f"PyTorch: {type(e).__name__}: {str(e)[:200]}")
-    if rank == 0:
-        pathlib.Path(folder, "results.json").write_text(json.dumps(results), encoding="utf-8")
-    dist.barrier()
-    os._exit(0)  # Gloo's threads now and then abort an interpreter that ends; the result is on disk
+            answers = []
+            for _, connection in self.ranks:
+                if not connection.poll(300):
+                    raise EOFError
+                answers.append(connection.recv())
+        except (EOFError, ConnectionResetError):
+            answers = [dict(error="the ranks ended, or gave no answer in time")]
+        errors = [a["error"] for a in answers if "error" in a]
+        if errors:
+            self.close()
+            return dict(error=errors[0])
+        return dict(answers[0], values=torch.load(io.BytesIO(answers[0]["values"])))
+
+    def close(self):
+        for process, connection in self.ranks:
+            connection.close()
+            process.kill()
+            process.join()
+        if self.folder:
+            self.folder.cleanup()
+        self.world, self.ranks, self.folder = 0, [], None
 
 
-def peers(world, cells, folder):
-    pathlib.Path(folder, "cells.json").write_text(json.dumps(cells), encoding="utf-8")
-    ranks = [subprocess.Popen([sys.executable, "-W", "ignore", __file__, "--rank", str(r), "--world", str(world), "--folder", folder])
-             for r in range(world)]
-    try:
-        for p in ranks:
-            p.wait(timeout=120 + 60 * len(cells))
-    finally:
-        for p in ranks:
-            p.kill()
-    path = pathlib.Path(folder, "results.json")
-    if not path.exists():
-        return ["PyTorch's ranks ended without a result"] * len(cells)
-    import torch
-    results = json.loads(path.read_text(encoding="utf-8"))
-    for i, r in enumerate(results):
-        if isinstance(r, dict):
-            r["values"] = torch.load(os.path.join(folder, f"parameters{i}.pt"))
-    return results
+# ---- the run ---------------------------------------------------------------------------------------------------------
+class Matrix:
+    """Results of cells, printed and logged as they come."""
 
+    def __init__(self, a):
+        self.a, self.rows, self.lock = a, [], threading.Lock()
+        sources = [pathlib.Path(a.driver), HERE.parents[1] / "bench" / "peer_fsdp.py", *sorted(HERE.glob("parity_*.py"))]
+        self.programs = hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest()[:12]
+        self.log = open(a.log, "a+", encoding="utf-8") if a.log else None
+        if self.log:
+            self.log.seek(0)
+            rows = [json.loads(line) for line in self.log]
+            self.known = {r["cell"]: r for r in rows if r["programs"] == self.programs and r["verdict"] == "passed"}
+        else:
+            self.known = {}
 
-# ---- comparison ------------------------------------------------------------------------------------------------------
-def difference(mine, peer):
-    """The largest relative difference of two lists of numbers."""
-    return max(abs(x - y) / abs(y) for x, y in zip(mine, peer, strict=True))
+    def add(self, cell, verdict, text, figures):
+        row = dict(cell=name_of(cell), verdict=verdict, text=text, figures=figures, programs=self.programs)
+        with self.lock:
+            self.rows.append(dict(row, of=cell))
+            if verdict != "skipped" or self.a.reasons:
+                print(f"{verdict:7}  {row['cell']}: {text}", flush=True)
+            if self.log and verdict != "skipped" and row["cell"] not in self.known:
+                self.log.write(json.dumps(row) + "\n")
+                self.log.flush()
 
+    def compare(self, cells):
+        """One thread's work: cells of the queue, worlds in order."""
+        ours, theirs = Ours(self.a.driver), Theirs()
+        try:
+            while True:
+                cell = cells.get_nowait()
+                theirs.ask(cell)
+                answer = ours.ask(cell)
+                good, text, figures = judge(cell, answer, theirs.answer())
+                if good and not self.a.all and cell["model"] == "llama":
+                    other = command_agrees(self.a.program, cell, ours.ask(cell, epsilon=1e-8))
+                    good, text = other is None, other or text
+                self.add(cell, "passed" if good else "FAILED", text, figures)
+        except queue.Empty:
+            return
+        finally:
+            ours.close()
+            theirs.close()
 
-def parameter_difference(mine, peer):
-    """The largest relative difference of a parameter, in the Euclidean norm."""
-    return max(float((a - b).norm() / b.norm()) for a, b in zip(mine, peer, strict=True))
+    def run(self, cells):
+        waiting = queue.SimpleQueue()
+        for cell in cells:
+            reason, known = reason_to_skip(cell), self.known.get(name_of(cell))
+            if reason:
+                self.add(cell, "skipped", reason, {})
+            elif known:
+                self.add(cell, known["verdict"], known["text"], known["figures"])
+            else:
+                waiting.put(cell)
+        with concurrent.futures.ThreadPoolExecutor(self.a.jobs) as pool:
+            for done in [pool.submit(self.compare, waiting) for _ in range(self.a.jobs)]:
+                done.result()
 
+    def summary(self):
+        verdicts = collections.Counter(r["verdict"] for r in self.rows)
+        lines = [", ".join(f"{verdicts[v]} cells {v}" for v in ("passed", "FAILED", "skipped"))]
+        for kind in TOLERANCE:
+            rows = [r for r in self.rows if r["figures"] and (r["of"]["precision"] == "fp32") == (kind == "fp32")]
+            tops = [max(rows, key=lambda r: r["figures"][k]) for k in ("losses", "norms", "parameters") if rows]
+            lines += [f"{kind}, largest difference of {k}: {r['figures'][k]:.1e} in {r['cell']}"
+                      for k, r in zip(("losses", "norms", "parameters"), tops)]
+        return lines
 
-def explained(cell, answer, mine, peer):
-    """The name of the difference between two collectives, "" where there is none; None where it should not be."""
-    kind, size, dtype, ranks, unit = mine
-    if [kind, size, dtype, ranks] == peer:
-        return ""
-    if [kind, ranks] != [peer[0], peer[3]]:
-        return None
-    if cell["layout"] == "flat" and dtype == peer[2]:
-        # Before each parameter and at the end of each rank's shard, less than what is 128 bytes in the narrower type.
-        places = answer["units"][unit][1] + ranks
-        step = 256 if dtype == "fp32" and "bf16" in cell["precision"] else 128
-        return "padding" if peer[1] <= size < peer[1] + step * places else None
-    replicas = cell["strategy"].startswith("hybrid") and kind == "all_reduce"
-    return "fp32 replicas" if replicas and [dtype, peer[2]] == ["fp32", "bf16"] and size == 2 * peer[1] else None
-
-
-def collectives_of(cell, answer, peer):
-    """-> (they are the same but for what is explained, what to print)"""
-    mine, theirs_ = answer["collectives"], peer["collectives"]
-    if len(mine) != len(theirs_):
-        return False, f"{len(mine)} collectives, PyTorch {len(theirs_)}: {mine} {theirs_}"
-    found = []
-    for i, (a, b) in enumerate(zip(mine, theirs_)):
-        why = explained(cell, answer, a, b)
-        if why is None:
-            return False, f"collective {i} of {len(mine)} is {a[:4]} of {answer['units'][a[4]][0]}, PyTorch's {b}: {mine} {theirs_}"
-        found.append(why)
-    differing = {w: found.count(w) for w in dict.fromkeys(found) if w}
-    text = f"{len(mine)} collectives" + "".join(f", {n} differ by {w}" for w, n in differing.items())
-    return True, text
-
-
-def judge(cell, answer, peer):
-    if isinstance(peer, str):
-        return False, peer
-    if "error" in answer:
-        return False, f"shardscope: {answer['error']}"
-    losses, norms = (difference(answer[k], peer[k]) for k in ("losses", "norms"))
-    values = parameter_difference(answer["values"], peer["values"])
-    # AdamW divides by the gradient's own size: where that is as small as its epsilon, the last bits of a sum decide a part
-    # of the update. Losses do not feel these few elements; a parameter's norm does.
-    limit = TOLERANCE["fp32" if cell["precision"] == "fp32" else "bf16"]
-    # Norms feel roundings twice as much as losses.
-    good = losses <= limit and norms <= (2 * limit if limit < 1e-3 else 2.5 * limit) and values <= (5 * limit if limit < 1e-3 else limit)
-    same, calls = collectives_of(cell, answer, peer)
-    return good and same and math.isfinite(losses), f"losses {losses:.1e}, norms {norms:.1e}, parameters {values:.1e}, {calls}"
-
-
-def cells_of(everything):
-    if not everything:
-        return [{**BASE, **change} for change in SUBSET]
-    cells = [{}]
-    for key, values in AXES.items():
-        cells = [{**c, key: v} for c in cells for v in values]
-    return cells
-
-
-BATCH_OF_CELLS = 24  # of one set of processes
-
-
-def run_world(a, world):
-    """Prints the world's cells; -> their verdicts."""
-    cells = [c for c in cells_of(a.all) if c["world"] == world]
-    skipped = [c for c in cells if reason_to_skip(c)]
-    for cell in skipped:
-        print(f"skipped  {name_of(cell)}: {reason_to_skip(cell)}", flush=True)
-    runnable = [c for c in cells if not reason_to_skip(c)]
-    verdicts = ["skipped"] * len(skipped)
-    for begin in range(0, len(runnable), BATCH_OF_CELLS):
-        verdicts += run_batch(a, world, runnable[begin:begin + BATCH_OF_CELLS])
-    return verdicts
-
-
-def run_batch(a, world, cells):
-    with tempfile.TemporaryDirectory() as folder:
-        answers = ours(a.driver, cells, folder)
-        results = peers(world, cells, folder)
-    verdicts = []
-    for cell, answer, result in zip(cells, answers, results, strict=True):
-        good, text = judge(cell, answer, result)
-        other = command_agrees(a.program, cell, answer) if good and not a.all else None
-        good, text = good and other is None, other or text
-        verdicts.append("passed" if good else "FAILED")
-        print(f"{verdicts[-1]:7}  {name_of(cell)}: {text}", flush=True)
-    return verdicts
+    def table(self):
+        """Passed cells of each model and shape by layout and strategy; what failed in brackets."""
+        columns = [f"{layout} {strategy}" for layout in AXES["layout"] for strategy in AXES["strategy"]]
+        counts = collections.Counter((f"{r['of']['model']} {r['of']['shape']}", f"{r['of']['layout']} {r['of']['strategy']}", r["verdict"])
+                                     for r in self.rows)
+        columns = [c for c in columns if any(k[1] == c and k[2] != "skipped" for k in counts)]
+        lines = [" " * 30 + " | ".join(columns)]
+        for row in dict.fromkeys(k[0] for k in counts):
+            cells = [(counts[row, c, "passed"], counts[row, c, "FAILED"]) for c in columns]
+            lines.append(f"{row:30}" + " | ".join(f"{good}{f' ({bad})' if bad else ''}".rjust(len(c)) for (good, bad), c in zip(cells, columns)))
+        return lines
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("program", nargs="?")
-    p.add_argument("driver", nargs="?")
+    p.add_argument("program")
+    p.add_argument("driver")
     p.add_argument("--all", action="store_true")
-    p.add_argument("--worlds", type=int, nargs="+", default=AXES["world"])
-    p.add_argument("--rank", type=int, default=-1, help=argparse.SUPPRESS)
-    p.add_argument("--world", type=int, default=0, help=argparse.SUPPRESS)
-    p.add_argument("--folder", default="", help=argparse.SUPPRESS)
+    p.add_argument("--only", nargs="+", default=[], metavar="AXIS=VALUE", help="of the cells those with these values")
+    p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="cells at a time")
+    p.add_argument("--log", help="file that keeps results")
+    p.add_argument("--reasons", action="store_true", help="print a line for each skipped cell too")
     a = p.parse_args()
-    if a.rank >= 0:
-        return run_rank(a.rank, a.world, a.folder)
-    verdicts = [v for world in a.worlds for v in run_world(a, world)]
-    print(", ".join(f"{verdicts.count(v)} cells {v}" for v in ("passed", "FAILED", "skipped")))
-    for name, why in DIFFERENCES.items():
-        print(f"on purpose, {name}: {why}")
-    return 1 if "FAILED" in verdicts else 0
+    cells = cells_of_all() if a.all else [{**BASE, **change} for change in SUBSET]
+    cells = [c for c in cells if all(f"{k}={c[k]}" in a.only or not any(o.startswith(k + "=") for o in a.only) for k in c)]
+    random.Random(SEED).shuffle(cells)  # what is ended early has seen something of everything
+    cells.sort(key=lambda c: c["world"])
+    matrix = Matrix(a)
+    matrix.run(cells)
+    for line in matrix.table() + matrix.summary() + [f"on purpose, {name}: {why}" for name, why in DIFFERENCES.items()]:
+        print(line)
+    return 1 if any(r["verdict"] == "FAILED" for r in matrix.rows) else 0
 
 
 if __name__ == "__main__":
