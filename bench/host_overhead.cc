@@ -6,12 +6,11 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <iostream>
 #include <memory>
-#include <new>
 
+#include "bench/at_once.h"
 #include "fsdp/comm/host_collectives.h"
 #include "fsdp/core/clock.h"
 #include "fsdp/core/memory_meter.h"
@@ -23,31 +22,7 @@ namespace {
 
 using namespace fsdp;
 
-constexpr int kWorld = 2;
 constexpr int kWarmup = 5;
-
-// Every rank has what this one has, as PyTorch's fake process group has it.
-class AtOnce final : public Transport {
- public:
-  int rank() const override { return 0; }
-  int world() const override { return kWorld; }
-  Nanos run(const CollectiveCall& c) override {
-    const auto n = static_cast<std::size_t>(c.count * size_of(c.in_dtype));
-    if (c.kind == CollectiveKind::kAllGather) {
-      for (int r = 0; r < kWorld; ++r) {
-        auto* const place = static_cast<std::byte*>(c.out) + static_cast<std::size_t>(r) * n;
-        if (place != c.in) std::memcpy(place, c.in, n);
-      }
-    } else if (c.in != c.out) {
-      std::memcpy(c.out, c.in, n);
-    }
-    return steady_now();
-  }
-  std::vector<std::uint64_t> exchange(std::uint64_t value) override { return {value, value}; }
-  void* allocate(Bytes n) override { return std::aligned_alloc(128, static_cast<std::size_t>((n + 127) / 128 * 128)); }
-  void release(void* p) noexcept override { std::free(p); }
-  void abort(const std::string&) noexcept override {}
-};
 
 Nanos cpu_now() { return static_cast<Nanos>(std::clock()) * (1'000'000'000 / CLOCKS_PER_SEC); }
 
@@ -63,7 +38,7 @@ struct Run {
   ~Run() { device.cancel(); }
   static HostTransports transports() {
     HostTransports t;
-    t.shard = std::make_unique<AtOnce>();
+    t.shard = std::make_unique<bench::AtOnce>();
     return t;
   }
   std::string measure(int steps) {

@@ -6,7 +6,8 @@ number. Gloo between processes, one thread a rank. What is timed is what shardsc
 row without a barrier between them, on the slowest rank, divided by STEPS.
 
   python-with-torch bench/peer_fsdp.py --impl fsdp2 --wrap block
-Prints one JSON document: step_ns, cpu_ns (of rank 0's process, a step), losses, units, versions. `--impl single` is the same model
+Prints one JSON document: step_ns, cpu_ns (of rank 0's process, a step), losses, units, versions. With `--serve` it does so, for STEPS more
+steps, at each line of its input, and ends with it: in between it waits without using the machine. `--impl single` is the same model
 without FSDP, one process with one rank's batch. `--memory` measures memory instead of time: peak_bytes, the most bytes that
 PyTorch's CPU allocator had given out in the last step, from events of the profiler that began before the model existed; over
 PyTorch's fake process group, because Gloo's own buffers are counted there too and differ from run to run.
@@ -31,6 +32,7 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     p.add_argument("--impl", choices=["fsdp1", "fsdp2", "single"], required=True)
     p.add_argument("--wrap", default="block", help="root, blocks:K, block, sublayer (attention and feed-forward apart) or linear (each linear layer)")
+    p.add_argument("--serve", action="store_true", help="a result for each line of the input, of as many more steps")
     p.add_argument("--memory", action="store_true", help="measure memory, over the fake process group")
     for name, value in dict(layers=4, dim=128, heads=4, ffn=352, vocab=512, seq=64, batch=4, world=2, steps=12, warmup=3, seed=0).items():
         p.add_argument(f"--{name}", type=int, default=value)
@@ -240,20 +242,36 @@ def run_rank(a):
         losses.append(step())
     gc.collect()
     gc.disable()               # the collector's pauses are Python's, not FSDP's
-    dist.barrier()
-    begin, cpu = time.perf_counter_ns(), time.process_time_ns()
-    for _ in range(a.steps):
-        losses.append(step())
-    cpu = time.process_time_ns() - cpu
-    took = torch.tensor([time.perf_counter_ns() - begin], dtype=torch.int64)
-    dist.all_reduce(took, op=dist.ReduceOp.MAX)
-    mean = torch.stack(losses).double()
-    dist.all_reduce(mean)
-    if a.rank == 0:
-        result = dict(impl=a.impl, wrap=a.wrap, units=units, step_ns=int(took) // a.steps, cpu_ns=cpu // a.steps, losses=(mean / a.world).tolist(),
-                      torch=torch.__version__, threads=torch.get_num_threads(), cpu_capability=torch.backends.cpu.get_cpu_capability())
-        with open(os.path.join(a.folder, "result.json"), "w", encoding="utf-8") as f:
-            json.dump(result, f)
+
+    def measure():
+        dist.barrier()
+        begin, cpu = time.perf_counter_ns(), time.process_time_ns()
+        for _ in range(a.steps):
+            losses.append(step())
+        cpu = time.process_time_ns() - cpu
+        took = torch.tensor([time.perf_counter_ns() - begin], dtype=torch.int64)
+        dist.all_reduce(took, op=dist.ReduceOp.MAX)
+        mean = torch.stack(losses).double()
+        dist.all_reduce(mean)
+        return dict(impl=a.impl, wrap=a.wrap, units=units, step_ns=int(took) // a.steps, cpu_ns=cpu // a.steps, losses=(mean / a.world).tolist(),
+                    torch=torch.__version__, threads=torch.get_num_threads(), cpu_capability=torch.backends.cpu.get_cpu_capability())
+
+    def asked():
+        """Does the input have another line? Rank 0 reads, all know."""
+        more = torch.tensor([1 if a.rank == 0 and sys.stdin.readline() else 0])
+        dist.all_reduce(more)
+        return bool(more)
+
+    if a.serve:
+        while asked():
+            result = measure()
+            if a.rank == 0:
+                print(json.dumps(result), flush=True)
+    else:
+        result = measure()
+        if a.rank == 0:
+            with open(os.path.join(a.folder, "result.json"), "w", encoding="utf-8") as f:
+                json.dump(result, f)
     dist.barrier()
     dist.destroy_process_group()
     os._exit(0)                # Gloo's threads now and then abort an interpreter that ends; the result is on disk
@@ -269,7 +287,7 @@ def main():
         run_rank(a)
     env = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo", PYTHONWARNINGS="ignore")
     with tempfile.TemporaryDirectory(prefix="peer_fsdp.") as folder:
-        ranks = [subprocess.Popen([sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--rank", str(r), "--folder", folder], env=env)
+        ranks = [subprocess.Popen([sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--rank", str(r), "--folder", folder], env=env, stdin=None if r == 0 else subprocess.DEVNULL)
                  for r in range(a.world)]
         deadline = time.monotonic() + a.timeout
         try:
@@ -280,6 +298,8 @@ def main():
             if r.poll() is None:
                 r.kill()
                 r.wait()
+        if a.serve:
+            sys.exit(0 if codes == [0] * a.world else f"peer_fsdp: the ranks ended with {codes}")
         path = os.path.join(folder, "result.json")
         if not os.path.exists(path):
             sys.exit(f"peer_fsdp: no result; the ranks ended with {codes}")

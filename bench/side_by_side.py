@@ -2,13 +2,16 @@
 """shardscope's runtime beside PyTorch's FSDP2 and FSDP1: the same models, CPU ranks, one thread each.
 
   scripts/dependencies --full         # the whole PyTorch; the programs alone need less
-  bench/side_by_side.py [--rounds 7] [--model small medium] [--wrap block linear] [-o bench/results/side_by_side]
+  bench/side_by_side.py [--rounds 3] [--model small medium] [--wrap block linear] [-o bench/results/side_by_side]
+
+Every wrap of both models takes about ten minutes on two idle cores.
 
 Arms run one after the other in rounds, so that the ratio of two arms of one round saw the same machine. Printed and written
 (Markdown and JSON): the median over rounds of each arm's step time, of the CPU time of rank 0's process a step and of the ratio
 of the step to ours; the peak of the allocator, and how far losses differ. `ours, gloo` puts both programs on the same
 collectives; `ours` uses shared memory, its default in one machine. `one rank` is one process with one rank's batch and no
-communication: ours and PyTorch without FSDP.
+communication: ours and PyTorch without FSDP. PyTorch's arms keep their processes over the rounds and wait in between. PyTorch's peaks do
+not depend on the machine: they are kept in bench/results/peer_peaks.json, and measured where they are missing there.
 """
 import argparse
 import datetime
@@ -19,19 +22,21 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MODELS = {"small": dict(layers=4, dim=128, heads=4, ffn=352, vocab=512, seq=64, batch=4),
           "medium": dict(layers=8, dim=512, heads=8, ffn=1376, vocab=4096, seq=256, batch=2)}
 WORLD, SEED = 2, 1234
+PEAKS = ROOT / "bench/results/peer_peaks.json"
 WRAPS = {"root": "root", "blocks:2": "blocks:2", "block": "block", "sublayer": "sublayer", "linear": "class:Linear"}   # peer's name -> ours
 
 
 def arguments():
     cache = os.environ.get("SHARDSCOPE_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "shardscope")
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    p.add_argument("--rounds", type=int, default=7)
-    p.add_argument("--steps", type=int, default=20, help="timed steps of one run; of the medium model a quarter of them")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--steps", type=int, default=12, help="timed steps of one run; of the medium model a quarter of them")
     p.add_argument("--model", nargs="+", choices=list(MODELS), default=list(MODELS))
     p.add_argument("--wrap", nargs="+", choices=list(WRAPS), default=list(WRAPS))
     p.add_argument("--program", default=str(ROOT / "build/bin/shardscope"))
@@ -46,7 +51,7 @@ def commands(a, model, wrap):
     steps = a.steps if model == "small" else max(1, a.steps // 4)
     dims = ",".join(f"{k}={shape[k]}" for k in ("layers", "dim", "heads", "ffn", "vocab")) + f",kv_heads={shape['heads']}"
     ours = [a.program, "run", "--model", "llama", "--set", dims, "--seq", str(shape["seq"]), "--batch", str(shape["batch"]), "--seed", str(SEED),
-            "--wrap", WRAPS[wrap], "--steps", str(steps), "--warmup", "3", "--json"]
+            "--wrap", WRAPS[wrap], "--steps", str(steps), "--warmup", "3", "--repetitions", "1", "--json"]
     peer = [a.python, str(ROOT / "bench/peer_fsdp.py"), "--wrap", wrap, "--steps", str(steps), "--warmup", "3", "--seed", str(SEED)]
     peer += [text for k, v in dict(shape, world=WORLD).items() for text in (f"--{k}", str(v))]
     arms = {"ours": ours + ["--world", str(WORLD)], "ours, gloo": ours + ["--world", str(WORLD), "--collectives", "gloo"],
@@ -66,24 +71,64 @@ def run(command):
     return result
 
 
+class Peer:
+    """PyTorch's arm: its processes stay over all rounds."""
+
+    def __init__(self, command):
+        self.command = command
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(command + ["--serve", "--timeout", "1800"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+
+    def run(self):
+        try:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        answer = self.process.stdout.readline()
+        if not answer:
+            self.errors.seek(0)
+            sys.exit(f"side_by_side: no answer of: {' '.join(self.command)}\n{self.errors.read()[-2000:]}")
+        return json.loads(answer)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+        self.errors.close()
+
+
 def largest_difference(left, right):
     """Of two lists of losses, relative; over the steps that both have."""
     return max(abs(x - y) / abs(y) for x, y in zip(left, right))
 
 
-def measure(a, model, wrap):
+def peer_peak(command, version):
+    words = command[2:]
+    kept = [i for i, word in enumerate(words) if not {word, words[i - 1]} & {"--steps", "--warmup"}]   # the peak is that of the third step
+    key = f"torch {version}: " + " ".join(words[i] for i in kept)
+    known = json.loads(PEAKS.read_text(encoding="utf-8")) if PEAKS.exists() else {}
+    if key not in known:
+        known[key] = run(command + ["--memory"])["peak_bytes"]
+        PEAKS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return known[key]
+
+
+def measure(a, model, wrap, version):
     arms = commands(a, model, wrap)
+    peers = {arm: Peer(command) for arm, command in arms.items() if not arm.startswith("ours")}
     rounds = []
     for number in range(a.rounds):
-        rounds.append({arm: run(command) for arm, command in arms.items()})
+        rounds.append({arm: peers[arm].run() if arm in peers else run(command) for arm, command in arms.items()})
         print(f"{model}, {wrap}, round {number + 1} of {a.rounds}: " + ", ".join(f"{arm} {r['step_ns'] / 1e6:.1f} ms" for arm, r in rounds[-1].items()),
               file=sys.stderr, flush=True)
+    for peer in peers.values():
+        peer.end()
     rows = []
     for arm, command in arms.items():
         steps = [r[arm]["step_ns"] for r in rounds]
         ratios = [r[arm]["step_ns"] / r["ours"]["step_ns"] for r in rounds]
         alone = arm.endswith("one rank")
-        peak = rounds[0][arm]["peak_bytes"] if arm.startswith("ours") else run(command + ["--memory"])["peak_bytes"]
+        peak = rounds[0][arm]["peak_bytes"] if arm.startswith("ours") else peer_peak(command, version)
         rows.append(dict(model=model, wrap=wrap, arm=arm, units=rounds[0][arm]["units"], step_ns=int(statistics.median(steps)), step_ns_of_rounds=steps,
                          cpu_ns=int(statistics.median(r[arm]["cpu_ns"] for r in rounds)), peak_bytes=peak,
                          ratio_to_ours=statistics.median(ratios), ratio_low=min(ratios), ratio_high=max(ratios),
@@ -103,6 +148,12 @@ def machine():
 def revision():
     done = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
+
+
+def without_places(words):
+    """Options less those that say where something lies."""
+    places = {"--program", "--python", "-o", "--output"}
+    return [word for i, word in enumerate(words) if word not in places and (i == 0 or words[i - 1] not in places)]
 
 
 def markdown(report):
@@ -130,12 +181,12 @@ def main():
     load = machine()
     if load["load_before"] > 0.3 * load["cores"]:
         print(f"side_by_side: load {load['load_before']:.2f} on {load['cores']} cores: the numbers will be disturbed", file=sys.stderr)
-    rows = [row for model in a.model for wrap in a.wrap for row in measure(a, model, wrap)]
     version = subprocess.run([a.python, "-c", "from importlib.metadata import version; print(version('torch'))"], capture_output=True, text=True, check=True).stdout.strip()
+    rows = [row for model in a.model for wrap in a.wrap for row in measure(a, model, wrap, version)]
     report = dict(date=datetime.date.today().isoformat(), machine=load, revision=revision(), torch=version, rounds=a.rounds, steps=a.steps, models=a.model,
-                  command="bench/side_by_side.py " + " ".join(sys.argv[1:]), rows=rows)
+                  command=" ".join(["bench/side_by_side.py"] + without_places(sys.argv[1:])), rows=rows)
     for row in rows:
-        row["command"] = [part.replace(str(ROOT) + os.sep, "").replace(a.python, "python") for part in row["command"]]
+        row["command"] = [part.replace(a.program, "shardscope").replace(str(ROOT) + os.sep, "").replace(a.python, "python") for part in row["command"]]
     text = markdown(report)
     output = pathlib.Path(a.output)
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -11,9 +11,13 @@ import unittest
 
 RUN = pathlib.Path(__file__).resolve().parents[2] / "bench/run"
 
-# Answers `run --json` with a step whose copies move 1 byte per COPY_NS nanoseconds.
+sys.path.insert(0, str(RUN.parent))
+import step_benches  # noqa: E402
+
+# Answers `run --json` with a step whose copies move 1 byte per COPY_NS nanoseconds; the virtual world fails while VIRTUAL_FAILS.
 PROGRAM = """#!/usr/bin/env python3
-import json, os
+import json, os, sys
+if "virtual" in sys.argv and "VIRTUAL_FAILS" in os.environ: sys.exit("no such world")
 ns = int(os.environ.get("COPY_NS", "1"))
 print(json.dumps({"copy_ns": 1000 * ns, "unit_metrics": [{"all_gather_bytes": 600, "reduce_scatter_bytes": 400}]}))
 """
@@ -28,9 +32,9 @@ class BenchRun(unittest.TestCase):
         self.program.write_text(PROGRAM)
         self.program.chmod(self.program.stat().st_mode | stat.S_IXUSR)
 
-    def run_it(self, *arguments, copy_ns=1, name="result"):
+    def run_it(self, *arguments, copy_ns=1, name="result", **environment):
         return subprocess.run([sys.executable, RUN, "--short", "--only", "copies", "--program", self.program, "-o", self.folder / name, *arguments],
-                              capture_output=True, text=True, env={**os.environ, "COPY_NS": str(copy_ns)})
+                              capture_output=True, text=True, env={**os.environ, "COPY_NS": str(copy_ns), **environment})
 
     def test_writes_a_table_and_a_result_with_the_machine_and_the_command(self):
         done = self.run_it()
@@ -64,10 +68,53 @@ class BenchRun(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("differs in cpu", done.stderr)
 
+    def test_a_bench_that_fails_costs_its_own_rows_and_the_next_run_goes_on(self):
+        partial = self.folder / "result.partial.json"
+        done = self.run_it("--only", "copies,virtual", VIRTUAL_FAILS="1")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("without the rows of virtual", done.stderr)
+        names = lambda: [r["name"].split(":")[0] for r in json.loads((self.folder / "result.json").read_text())["rows"]]   # noqa: E731
+        self.assertEqual(names(), ["pack and unpack", "pack and unpack"])
+        self.assertTrue(partial.exists())
+        again = self.run_it("--only", "copies,virtual", copy_ns=2)   # what is kept is not measured again
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("copies: kept from before", again.stderr)
+        self.assertEqual(names(), ["pack and unpack", "pack and unpack", "virtual world"])
+        self.assertEqual(json.loads((self.folder / "result.json").read_text())["rows"][0]["value"], 1)
+        self.assertFalse(partial.exists())
+
+    def test_rows_that_were_kept_are_left_where_asked(self):
+        self.run_it("--only", "copies,virtual", VIRTUAL_FAILS="1")
+        self.run_it("--only", "copies,virtual", "--fresh", copy_ns=2)
+        self.assertEqual(json.loads((self.folder / "result.json").read_text())["rows"][0]["value"], 0.5)
+
     def test_what_is_not_there_is_told(self):
         self.assertEqual(self.run_it("--only", "nothing").returncode, 2)
         self.assertEqual(self.run_it("--gate", self.folder / "absent.json").returncode, 2)
         self.assertEqual(self.run_it("--program", self.folder / "absent").returncode, 3)
+
+
+class Estimates(unittest.TestCase):
+    def test_the_shortest_step_waits_for_the_first_gathers_and_the_last_reductions(self):
+        def unit(index, which, gathers, reductions, compute):
+            return {"unit_index": index, "pass": which, "all_gathers": gathers, "reduce_scatters": reductions, "all_gather_bytes": 2000 * gathers,
+                    "reduce_scatter_bytes": 2000 * reductions, "all_gather_ns": 0, "reduce_scatter_ns": 0, "compute_ns": compute}
+        case = {"compute_ns": 17000, "overlapped_ns": 0, "optimizer_ns": 1000, "copy_ns": 500,
+                "unit_metrics": [unit(0, "forward", 1, 0, 100), unit(1, "forward", 1, 0, 3000), unit(2, "forward", 1, 0, 3000),
+                                 unit(0, "backward", 0, 1, 900), unit(1, "backward", 1, 1, 5000), unit(2, "backward", 0, 1, 5000)]}
+        # A collective of 2000 bytes holds the wire for 1000 ns: two before the first block, two behind it.
+        self.assertEqual(step_benches.shortest_step(case, (0, 1e9)), 18500 + 2000 + 2000)
+        # With a latency of 9 us the network is the longer part: three gathers, one more in backward, three reductions; then the optimizer.
+        self.assertEqual(step_benches.shortest_step(case, (9000, 1e9)), 7 * 10000 + 1000)
+
+    def test_the_location_of_pairs_is_hodges_and_lehmanns(self):
+        value, low, high = step_benches.located([1, 2, 10])
+        self.assertEqual(value, 3.75)   # of 1, 1.5, 2, 5.5, 6, 10
+        self.assertEqual((low, high), (1, 10))
+        value, low, high = step_benches.located([x / 10 for x in range(-30, 31)])
+        self.assertAlmostEqual(value, 0)
+        self.assertAlmostEqual(low, -high)
+        self.assertTrue(0.3 < high < 0.7)
 
 
 if __name__ == "__main__":
