@@ -10,19 +10,17 @@
 
 namespace bench {
 
-using namespace fsdp;
-
 // Every rank has what this one has, as PyTorch's fake process group has it.
-class AtOnce final : public Transport {
+class AtOnce final : public fsdp::Transport {
  public:
   static constexpr int kRanks = 2;
 
   int rank() const override { return 0; }
   int world() const override { return kRanks; }
-  Nanos run(const CollectiveCall& c) override {
-    const Nanos arrival = steady_now();
-    const auto n = static_cast<std::size_t>(c.count * size_of(c.in_dtype));
-    if (c.kind == CollectiveKind::kAllGather) {
+  fsdp::Nanos run(const fsdp::CollectiveCall& c) override {
+    const fsdp::Nanos arrival = fsdp::steady_now();
+    const auto n = static_cast<std::size_t>(c.count * fsdp::size_of(c.in_dtype));
+    if (c.kind == fsdp::CollectiveKind::kAllGather) {
       for (int r = 0; r < kRanks; ++r) {
         auto* const place = static_cast<std::byte*>(c.out) + static_cast<std::size_t>(r) * n;
         if (place != c.in) std::memcpy(place, c.in, n);
@@ -33,7 +31,9 @@ class AtOnce final : public Transport {
     return arrival;
   }
   std::vector<std::uint64_t> exchange(std::uint64_t value) override { return {value, value}; }
-  void* allocate(Bytes n) override { return std::aligned_alloc(128, static_cast<std::size_t>((n + 127) / 128 * 128)); }
+  void* allocate(fsdp::Bytes n) override {
+    return std::aligned_alloc(128, static_cast<std::size_t>((n + 127) / 128 * 128));
+  }
   void release(void* p) noexcept override { std::free(p); }
   void abort(const std::string&) noexcept override {}
 };
