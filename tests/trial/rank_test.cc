@@ -151,7 +151,8 @@ TEST(RankFailure, ATrialThatTakesTooLongNamesTheRanksAndTheirLastCollectives) {
   c.steps = 1'000'000;
   TrialOptions options = real_ranks();
   CaseRecord r;
-  for (const fsdp::Nanos timeout : {3 * kSecond, 30 * kSecond}) {  // a busy machine may need the longer one to get to a step
+  for (const fsdp::Nanos timeout :
+       {3 * kSecond, 30 * kSecond}) {  // a busy machine may need the longer one to get to a step
     options.timeout = timeout;
     r = run_trial(c, options);
     if (r.reason.find("while starting") == std::string::npos) break;
