@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdlib>
+#include <cstring>
 
 #include "reports/text.h"
 
@@ -16,7 +18,7 @@ class Row {
   void add(const std::string& text) {
     if (!first_) out_ += ',';
     first_ = false;
-    out_ += csv_field(text);
+    out_ += csv_field(guarded_text(text));
   }
   void add(std::int64_t v) { add(fmt::format("{}", v)); }
   void add(double v) { add(std::isfinite(v) ? fmt::format("{}", v) : std::string()); }
@@ -111,6 +113,23 @@ std::string csv_field(const std::string& text) {
     quoted += c;
   }
   return quoted + '"';
+}
+
+namespace {
+bool number(const std::string& text) {
+  char* end = nullptr;
+  const double v = std::strtod(text.c_str(), &end);
+  return !text.empty() && end == text.c_str() + text.size() && std::isfinite(v);
+}
+}  // namespace
+
+std::string guarded_text(const std::string& text) {
+  const bool risky = !text.empty() && std::strchr("=+-@\t\r'", text.front()) != nullptr;
+  return risky && !number(text) ? "'" + text : text;
+}
+
+std::string unguarded_text(const std::string& field) {
+  return !field.empty() && field.front() == '\'' ? field.substr(1) : field;
 }
 
 std::string cases_csv(const harness::SweepRecord& sweep, const std::vector<harness::CaseRecord>& cases) {

@@ -12,7 +12,12 @@ namespace reports {
 // false.
 std::string cases_csv(const harness::SweepRecord& sweep, const std::vector<harness::CaseRecord>& cases);
 
-// One field, quoted when it holds a comma, a quote or a line break.
+// One field, quoted when it holds a comma, a quote or a line break. Numbers stay as they are.
 std::string csv_field(const std::string& text);
+
+// A text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a carriage return) gets an
+// apostrophe in front, and so does one that begins with an apostrophe: a reader takes one away. Numbers get none.
+std::string guarded_text(const std::string& text);
+std::string unguarded_text(const std::string& field);
 
 }  // namespace reports

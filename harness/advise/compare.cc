@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -178,9 +179,13 @@ Comparison compare(const Side& a, const Side& b, const CompareOptions& options) 
     out.cases.push_back(std::move(one));
   }
   if (out.cases.empty()) out.unlike = likest_difference(a, b, options.allow);
-  if (out.cases.size() > 20)
-    out.notes.push_back(fmt::format("{} cases at 95 %: about {} of them are expected to look different by chance",
-                                    out.cases.size(), (out.cases.size() + 10) / 20));
+  if (out.cases.size() > 20) {
+    double by_chance = 0;
+    for (const ComparedCase& c : out.cases)
+      if (c.both_measured) by_chance += 1 - c.effect.coverage;
+    out.notes.push_back(fmt::format("{} cases: {:.0f} of them, at most, are expected to look different by chance",
+                                    out.cases.size(), std::ceil(by_chance)));
+  }
   return out;
 }
 

@@ -24,7 +24,7 @@ struct FieldDifference {
 
 struct CompareOptions {
   std::set<std::string> allow;  // settings (the arms) and environment fields that may differ
-  double noise = 0.02;          // half-width of an A/A comparison of the same case
+  double noise = -1;            // half-width of an A/A comparison of the same case; negative: unknown (effect.h)
   double gate = -1;             // fails when B is surely slower by more than this; negative: no gate
 };
 

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/analysis/signed_rank.h"
 #include "harness/analysis/statistics.h"
 
 namespace harness {
 namespace {
 
-constexpr double kLeastMargin = 0.01;
+constexpr double kLeastMargin = 0.01, kPairedMargin = 0.015, kStoredMargin = 0.02;
 
 void judge(Effect& e, double noise_floor, std::size_t samples) {
   e.margin = std::max(kLeastMargin, noise_floor);
@@ -48,19 +49,12 @@ std::string_view name_of(Verdict v) {
 Effect paired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp::Nanos>& b, double noise_floor) {
   Effect e;
   e.interleaved = true;
-  const std::size_t n = std::min(a.size(), b.size());
-  std::vector<double> d;
-  for (std::size_t i = 0; i < n; ++i) d.push_back(std::log(static_cast<double>(b[i]) / static_cast<double>(a[i])));
-  if (n > 0) {
-    std::sort(d.begin(), d.end());
-    const double mid = n % 2 == 1 ? d[n / 2] : 0.5 * (d[n / 2 - 1] + d[n / 2]);
-    const int k = std::max(1, interval_rank(static_cast<int>(n)));
-    e.effect = std::exp(mid) - 1;
-    e.low = std::exp(d[static_cast<std::size_t>(k - 1)]) - 1;
-    e.high = std::exp(d[n - static_cast<std::size_t>(k)]) - 1;
-    e.coverage = interval_coverage(static_cast<int>(n), k);
-  }
-  judge(e, noise_floor, n);
+  const Location l = signed_rank_location(log_ratios(a, b));
+  e.effect = std::expm1(l.estimate);
+  e.low = std::expm1(l.low);
+  e.high = std::expm1(l.high);
+  e.coverage = l.coverage;
+  judge(e, noise_floor < 0 ? kPairedMargin : noise_floor, std::min(a.size(), b.size()));
   return e;
 }
 
@@ -73,7 +67,7 @@ Effect unpaired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp
     e.high = static_cast<double>(y.ci_high) / static_cast<double>(x.ci_low) - 1;
     e.coverage = std::min(x.coverage, y.coverage);
   }
-  judge(e, noise_floor, static_cast<std::size_t>(std::min(x.n, y.n)));
+  judge(e, noise_floor < 0 ? kStoredMargin : noise_floor, static_cast<std::size_t>(std::min(x.n, y.n)));
   return e;
 }
 

@@ -1,5 +1,6 @@
-// Effect: does B differ from A, by how much, and how sure is that? Order statistics of paired log ratios; no
-// distribution is assumed. Verdicts with a margin, so that "same" is a finding and not the absence of one.
+// Effect: does B differ from A, by how much, and how sure is that? Signed ranks of paired log ratios, or order
+// statistics of two runs; no distribution is assumed. Verdicts with a margin, so that "same" is a finding and not the
+// absence of one.
 #pragma once
 #include <string>
 #include <vector>
@@ -20,7 +21,9 @@ struct Effect {
   Verdict verdict = Verdict::kUnknown;
 };
 
-// Pair i is (a[i], b[i]), taken one after the other. `noise_floor`: half-width of an A/A comparison, 0.02 if unknown.
+// Pair i is (a[i], b[i]), taken one after the other in fresh processes: what differs between equal programs is in the
+// interval already. `noise_floor`: half-width of an A/A comparison; negative: unknown, then 1.5 % for pairs and 2 % for
+// stored runs.
 Effect paired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp::Nanos>& b, double noise_floor);
 // Stored results of two runs: [low_b / high_a, high_b / low_a] of their medians' intervals.
 Effect unpaired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp::Nanos>& b, double noise_floor);

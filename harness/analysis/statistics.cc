@@ -61,6 +61,14 @@ SampleSummary summarize(std::vector<fsdp::Nanos> samples) {
   return s;
 }
 
+fsdp::Nanos undisturbed(std::vector<fsdp::Nanos> repetitions) {
+  if (repetitions.empty()) return 0;
+  std::sort(repetitions.begin(), repetitions.end());
+  const std::size_t quarters = repetitions.size() - 1, i = quarters / 4;
+  const auto part = static_cast<fsdp::Nanos>(quarters % 4);
+  return part == 0 ? repetitions[i] : repetitions[i] + (repetitions[i + 1] - repetitions[i]) * part / 4;
+}
+
 RepeatStop repeat_decision(const RepeatPolicy& p, const std::vector<fsdp::Nanos>& samples, fsdp::Nanos spent) {
   const int n = static_cast<int>(samples.size());
   if (n >= p.max) return RepeatStop::kMax;

@@ -17,6 +17,10 @@ struct SampleSummary {
 };
 SampleSummary summarize(std::vector<fsdp::Nanos> samples);
 
+// What a repetition takes when nothing else disturbs it: the lower quartile, between two values in proportion, rounded
+// down. Other programs only ever lengthen a repetition, and may disturb more than half of them. 0 for none.
+fsdp::Nanos undisturbed(std::vector<fsdp::Nanos> repetitions);
+
 // Largest k with coverage of [x_(k), x_(n+1-k)] >= 95 %; 0 if there is none (n <= 5).
 int interval_rank(int n);
 double interval_coverage(int n, int k);

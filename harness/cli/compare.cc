@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kLargestBaseline = std::size_t{1} << 28;
 
 struct CompareFlags {
-  std::string a, b, gate, noise = "2%", allow, baseline, page;
+  std::string a, b, gate, noise, allow, baseline, page;
   bool json = false;
 };
 
@@ -59,7 +59,7 @@ Side read_side(const std::string& text, CompareOptions& options) {
 
 void compare_command(const CompareFlags& flags) {
   CompareOptions options;
-  options.noise = percent_of("--noise", flags.noise);
+  if (!flags.noise.empty()) options.noise = percent_of("--noise", flags.noise);
   if (!flags.gate.empty()) options.gate = percent_of("--gate", flags.gate);
   for (const std::string& name : split(flags.allow, ','))
     if (!name.empty()) options.allow.insert(name);
@@ -91,7 +91,10 @@ void add_compare(CLI::App& app) {
       ->required();
   command->add_option("B", flags->b, "the same, of the other side");
   command->add_option("--gate", flags->gate, "ends with 1 when B is surely slower by more than this")->type_name("PCT");
-  command->add_option("--noise", flags->noise, "half-width of an A/A comparison on this machine (default 2%)")
+  command
+      ->add_option("--noise", flags->noise,
+                   "half-width of an A/A comparison on this machine: what counts as the same (default 1.5% for arms in "
+                   "turns, 2% for others)")
       ->type_name("PCT");
   command->add_option("--allow", flags->allow, "settings or environment fields that may differ, with commas")
       ->type_name("NAMES");
@@ -103,7 +106,8 @@ void add_compare(CLI::App& app) {
   command->footer(
       "Cases match when their settings are equal. Unlike runs (machine, model, batch, steps, ...) are refused with "
       "the\n"
-      "fields that differ, and end with 1. Arms of one sweep with `interleave: true` are compared pair by pair.\n\n"
+      "fields that differ, and end with 1. Arms of one sweep with `interleave: true` are compared pair by pair\n"
+      "(Hodges-Lehmann estimate, interval of the signed-rank test).\n\n"
       "Examples:\n"
       "  shardscope compare out/before out/after --gate 3%\n"
       "  shardscope compare out/ab:backward_prefetch=none out/ab:backward_prefetch=pre\n"

@@ -5,14 +5,28 @@
 #include <string>
 
 #include "fsdp/core/clock.h"
+#include "harness/analysis/signed_rank.h"
 
 namespace harness {
 namespace {
 
 std::vector<fsdp::Nanos> samples_of(const std::vector<CaseRecord>& rounds) {
   std::vector<fsdp::Nanos> all;
-  for (const CaseRecord& r : rounds) all.insert(all.end(), r.samples.begin(), r.samples.end());
+  for (const CaseRecord& r : rounds) all.push_back(undisturbed(r.samples));
   return all;
+}
+
+// Of case `i` among those that run: by its ratio to the first of them, or alone.
+RepeatStop stop_of(const RepeatPolicy& p, const std::vector<std::vector<CaseRecord>>& rounds, std::size_t first,
+                   std::size_t i, bool alone, fsdp::Nanos spent) {
+  const std::vector<fsdp::Nanos> samples = samples_of(rounds[i]);
+  if (alone) return repeat_decision(p, samples, spent);
+  const int n = static_cast<int>(samples.size());
+  if (n >= p.max) return RepeatStop::kMax;
+  if (i == first) return n >= p.min ? RepeatStop::kNarrow : RepeatStop::kContinue;
+  const Location ratio = signed_rank_location(log_ratios(samples_of(rounds[first]), samples));
+  if (n >= p.min && signed_rank_critical(n) > 0 && ratio.half_width() <= p.relative_ci) return RepeatStop::kNarrow;
+  return spent >= p.time && n >= 1 ? RepeatStop::kTime : RepeatStop::kContinue;
 }
 
 std::string_view stop_name(RepeatStop s) {
@@ -71,7 +85,7 @@ bool run_interleaved(std::size_t cases, const RepeatPolicy& policy, bool trace, 
     bool go_on = running.empty() || rounds[*running.begin()].empty();
     for (const std::size_t i : running) {
       if (rounds[i].empty()) break;
-      const RepeatStop s = repeat_decision(whole, samples_of(rounds[i]), fsdp::steady_now() - begin);
+      const RepeatStop s = stop_of(whole, rounds, *running.begin(), i, running.size() == 1, fsdp::steady_now() - begin);
       go_on = go_on || s == RepeatStop::kContinue;
       stopped_by = stop_name(s);
       if (s == RepeatStop::kTime || s == RepeatStop::kMax) return false;
@@ -79,7 +93,9 @@ bool run_interleaved(std::size_t cases, const RepeatPolicy& policy, bool trace, 
     return go_on;
   };
   while (!running.empty() && more()) {
-    for (const std::size_t i : std::vector<std::size_t>(running.begin(), running.end())) {
+    std::vector<std::size_t> turn(running.begin(), running.end());
+    if (rounds[turn.front()].size() % 2 == 1) std::reverse(turn.begin(), turn.end());
+    for (const std::size_t i : turn) {
       auto r = run(i, trace && rounds[i].empty());
       if (!r) return false;
       if (measured(r->status)) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <set>
 #include <utility>
@@ -124,6 +125,7 @@ class RoundsKept {
   void write(const std::string& id, std::size_t round, CaseRecord r) {
     r.id = name_of(id, round);
     store_->write_case(r);
+    ids_.insert(r.id);
   }
   void remove() {
     store_.reset();
@@ -137,6 +139,26 @@ class RoundsKept {
   std::optional<Store> store_;
   std::set<std::string> ids_;
 };
+
+// DIR/rounds.csv: every repetition of every round of the finished cases, and what the machine did meanwhile.
+void add_to_table(const std::string& directory, const std::string& id, const std::vector<CaseRecord>& rounds) {
+  const auto path = std::filesystem::path(directory) / "rounds.csv";
+  const bool fresh = !std::filesystem::exists(path);
+  std::ofstream out(path, std::ios::app);
+  if (fresh) out << "case,round,started_at,steal,load,sample_ns,repetitions_ns\r\n";
+  const auto field = [](const CaseRecord& r, const char* name) {
+    const auto found = r.environment.find(name);
+    return found == r.environment.end() ? std::string() : found->second;
+  };
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    const CaseRecord& r = rounds[i];
+    out << fmt::format("{},{},{},{},{},{},{}\r\n", id, i, r.started_at, field(r, "machine.steal"),
+                       field(r, "machine.load"), undisturbed(r.samples), fmt::join(r.samples, " "));
+  }
+  if (!out.flush())
+    throw fsdp::ConfigError(
+        fmt::format("[{}] cannot be written; free space, or give another directory", path.string()));
+}
 
 // One call of run_sweep: runs cases, stores them, counts, and tells the hooks.
 class Sweeping {
@@ -167,7 +189,9 @@ class Sweeping {
     const std::int64_t started = fsdp::wall_seconds();
     const RunRound round = [&](std::size_t i, bool traced) {
       CasePlan how = plan_of(*missing[i]);
-      how.repeat.min = how.repeat.max = 1;
+      how.repeat.min = how.repeat.max = spec_.round.repetitions;
+      how.repeat.time = spec_.round.time;
+      how.pin = spec_.round.pin;
       how.trace = traced;
       return trial(*missing[i], how);
     };
@@ -178,7 +202,9 @@ class Sweeping {
         missing.size(), spec_.repeat, spec_.trace, round,
         [&](std::size_t i, CaseRecord r) { keep(*missing[i], std::move(r), started); }, std::move(before),
         [&](std::size_t i, std::size_t n, const CaseRecord& r) { kept.write(missing[i]->id, n, r); });
-    if (!outcome.interrupted) kept.remove();
+    if (outcome.interrupted) return;
+    for (const SweepCase* c : missing) add_to_table(options_.directory, c->id, kept.read(c->id));
+    kept.remove();
   }
 
   void boundaries(const std::vector<SweepCase>& points) {

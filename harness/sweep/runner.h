@@ -22,6 +22,7 @@ struct CasePlan {
   fsdp::Nanos timeout = 0;
   std::string log_dir;
   const std::atomic<bool>* stop = nullptr;  // set from outside (Ctrl-C): the case ends as `skipped` within moments
+  bool pin = false;                         // ranks keep to cores of their own
 };
 using RunCase = std::function<CaseRecord(const CaseSettings&, const CasePlan&)>;
 

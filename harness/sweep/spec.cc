@@ -118,7 +118,9 @@ std::vector<std::string> SweepSpec::canonical() const {
     lines.push_back(fmt::format("exclude is {{{}}}", fmt::join(parts, ", ")));
   }
   if (boundary) lines.push_back(boundary->canonical());
-  if (interleave) lines.push_back("interleave is true");
+  if (interleave)
+    lines.push_back(fmt::format("interleave is {} repetitions a round, {}, pin {}", round.repetitions,
+                                exact_nanos(round.time), round.pin));
   lines.push_back(fmt::format("repeat min is {}", repeat.min));
   lines.push_back(fmt::format("repeat max is {}", repeat.max));
   lines.push_back(fmt::format("repeat relative_ci is {}%", repeat.relative_ci * 100));

@@ -13,6 +13,13 @@
 
 namespace harness {
 
+// What a trial of an interleaved case does.
+struct RoundSpec {
+  int repetitions = 20;  // of `steps` steps each, fewer when they take longer than `time`
+  fsdp::Nanos time = 2'000'000'000;
+  bool pin = true;  // the ranks of a CPU case keep to cores of their own (trial/rank_cores.h)
+};
+
 struct SweepSpec {
   using Axis = std::pair<std::string, std::vector<std::string>>;      // setting, canonical values in the spec's order
   using Exclusion = std::map<std::string, std::vector<std::string>>;  // all settings must match, each any of its values
@@ -25,7 +32,8 @@ struct SweepSpec {
   std::vector<Exclusion> exclude;
   RepeatPolicy repeat{6, 30, 0.02, 30'000'000'000};
   std::optional<BoundarySpec> boundary;
-  bool interleave = false;  // every repetition in fresh processes, the cases in turns (harness/sweep/interleave.h)
+  bool interleave = false;  // fresh processes for every sample, the cases in turns (harness/sweep/interleave.h)
+  RoundSpec round;          // with interleave
   bool trace = true;
   fsdp::Nanos timeout = 120'000'000'000;  // per trial
 

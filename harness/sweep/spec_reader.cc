@@ -250,9 +250,19 @@ class SpecReader {
   }
 
   void read_interleave(const YAML::Node& n) {
-    const std::string text = scalar(n, "interleave");
-    if (text != "true" && text != "false") fail(n, fmt::format("interleave is \"{}\"; use true or false", text));
-    spec_.interleave = text == "true";
+    spec_.interleave = n.IsMap() || truth(n, "interleave");
+    if (!n.IsMap()) return;
+    read_map(
+        n, "interleave",
+        {{"repetitions", [&](const YAML::Node& v) { spec_.round.repetitions = count(v, "interleave repetitions"); }},
+         {"time", [&](const YAML::Node& v) { spec_.round.time = duration(v, "interleave time"); }},
+         {"pin", [&](const YAML::Node& v) { spec_.round.pin = truth(v, "interleave pin"); }}});
+  }
+
+  bool truth(const YAML::Node& n, const std::string& what) const {
+    const std::string text = scalar(n, what);
+    if (text != "true" && text != "false") fail(n, fmt::format("{} is \"{}\"; use true or false", what, text));
+    return text == "true";
   }
 
   std::int64_t whole(const YAML::Node& n, const std::string& what) const {

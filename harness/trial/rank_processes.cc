@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -52,6 +53,10 @@ Fd open_log(const LaunchOptions& options, int rank) {
 struct ChildDescriptors {
   int null, log, control, shared_memory, listen, error;
 };
+struct ChildCores {
+  bool given = false;
+  cpu_set_t set{};
+};
 
 // Processes that the kernel has ended for want of memory, of the host or of a control group, since the host started.
 std::int64_t host_oom_kills() {
@@ -65,9 +70,10 @@ std::int64_t host_oom_kills() {
 bool give(int from, int to) { return from < 0 || dup2(from, to) >= 0; }
 
 // Between fork and exec: async-signal-safe calls only, everything was allocated before.
-[[noreturn]] void become_rank(const ChildDescriptors& d, pid_t launcher, pid_t group, const char* program,
-                              char* const* argv) {
+[[noreturn]] void become_rank(const ChildDescriptors& d, const ChildCores& cores, pid_t launcher, pid_t group,
+                              const char* program, char* const* argv) {
   setpgid(0, group);
+  if (cores.given) sched_setaffinity(0, sizeof cores.set, &cores.set);  // refused: the rank runs where it may
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -116,13 +122,18 @@ void RankProcesses::start(const LaunchOptions& options, int rank) {
   if (options.shared_memory_fd >= 0) memory = placed(dup(options.shared_memory_fd), "shared memory");
   if (options.listen_fd >= 0 && rank == 0) listen = placed(dup(options.listen_fd), "rendezvous socket");
 
+  ChildCores cores;
+  if (cores.given = !options.cores.empty(); cores.given) {
+    CPU_ZERO(&cores.set);
+    for (const int core : options.cores.at(static_cast<std::size_t>(rank))) CPU_SET(core, &cores.set);
+  }
   const ChildDescriptors d{null.get(), r.log.get(), theirs.get(), memory.get(), listen.get(), error_out.get()};
   std::string flag = "--control-fd", number = std::to_string(kControlFd), program = options.program;
   char* argv[] = {program.data(), flag.data(), number.data(), nullptr};
   const pid_t launcher = getpid(), group = group_ < 0 ? 0 : group_;
   r.pid = fork();
   if (r.pid < 0) fail("cannot fork a rank");
-  if (r.pid == 0) become_rank(d, launcher, group, program.c_str(), argv);
+  if (r.pid == 0) become_rank(d, cores, launcher, group, program.c_str(), argv);
   if (group_ < 0) group_ = r.pid;
   setpgid(r.pid, group_);  // both sides do it: neither may come first
   ranks_.push_back(std::move(r));

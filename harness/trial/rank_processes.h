@@ -11,6 +11,7 @@
 
 #include "fsdp/core/types.h"
 #include "harness/trial/line_socket.h"
+#include "harness/trial/rank_cores.h"
 #include "harness/trial/rank_group.h"
 
 namespace harness {
@@ -27,6 +28,7 @@ struct LaunchOptions {
   std::string log_dir;        // rankN.log in it, created if absent; empty: logs stay in memory
   int shared_memory_fd = -1;  // inherited by every rank as kSharedMemoryFd; stays the caller's
   int listen_fd = -1;         // inherited by the first one as kListenFd; stays the caller's
+  RankCores cores;            // by place; empty: where the system puts them
 };
 
 class RankProcesses final : public RankGroup {

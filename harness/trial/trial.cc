@@ -12,6 +12,7 @@
 #include "harness/trial/assemble.h"
 #include "harness/trial/messages.h"
 #include "harness/trial/outcome.h"
+#include "harness/trial/rank_cores.h"
 #include "harness/trial/rank_processes.h"
 #include "harness/trial/rendezvous.h"
 #include "harness/trial/virtual_trial.h"
@@ -25,6 +26,12 @@ constexpr fsdp::Nanos kCauseGrace =
 constexpr fsdp::Nanos kReportGrace = 300 * kMillisecond;  // how long a silent rank may take to say where it is
 constexpr fsdp::Nanos kEndGrace = 2000 * kMillisecond;    // how long a rank may take to end once its socket has closed
 constexpr fsdp::Nanos kTermGrace = 300 * kMillisecond;
+
+// Empty: the system places the ranks.
+RankCores rank_cores(const CaseSettings& settings, const TrialOptions& options) {
+  if (!options.pin || options.ranks || settings.device != "cpu") return {};
+  return cores_of_ranks(allowed_cores(), settings.world);
+}
 
 // Leads one set of ranks through a trial.
 class Trial {
@@ -71,6 +78,7 @@ class Trial {
     launch.program = options.rank_program.empty() ? default_rank_program() : options.rank_program;
     launch.count = settings.device == "cuda" && wire_of(settings).on ? 1 : settings.world;  // one GPU for all
     launch.log_dir = options.log_dir;
+    launch.cores = rank_cores(settings, options);
     launch.shared_memory_fd = rendezvous.shared_memory.get();
     launch.listen_fd = rendezvous.listener.get();
     auto ranks = std::make_unique<RankProcesses>(launch);
@@ -265,6 +273,7 @@ CaseRecord run_trial(const CaseSettings& settings, const TrialOptions& options) 
       if (settings.device == "virtual") {
         run_virtual_trial(settings, options, record);
       } else {
+        if (!rank_cores(settings, options).empty()) record.environment["rank_cores"] = "own";
         Trial(settings, options).run(record);
       }
     } catch (const fsdp::EnvironmentError&) {

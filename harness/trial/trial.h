@@ -39,6 +39,7 @@ struct TrialOptions {
   bool trace = true;
   fsdp::Nanos timeout = 120'000'000'000;  // for the whole trial; 0: none
   std::string rank_program;               // empty: default_rank_program()
+  bool pin = false;                       // ranks that the trial starts here keep to cores of their own (rank_cores.h)
   std::string log_dir;                    // rankN.log; empty: kept in memory, the end of it goes into reasons
   std::function<void(const TrialProgress&)> progress;
   // Gives the ranks, started by others and with their jobs; empty: the trial starts them here.

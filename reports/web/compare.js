@@ -133,7 +133,7 @@ function start() {
   put(byId('unlike'), data.unlike.length > 0 && [heading('unlike', 'What must be equal and is not'), fieldTable(data.unlike), h('p', { class: 'muted' }, 'Settings that are meant to differ: compare with --allow NAME.')]);
   render();
   put(byId('differences'), data.warnings.length > 0 && [heading('differences', 'What should be equal and is not'), fieldTable(data.warnings)]);
-  put(byId('dictionary'), heading('dictionary', 'Dictionary'), h('dl', { class: 'dictionary' }, [['change', 'Step time of B / step time of A \u2212 1, from order statistics of paired ratios, or of the two medians where the arms were not interleaved.'],
+  put(byId('dictionary'), heading('dictionary', 'Dictionary'), h('dl', { class: 'dictionary' }, [['change', 'Step time of B / step time of A \u2212 1, from the signed ranks of paired ratios, or from the two medians where the arms were not interleaved.'],
     ['margin', 'What counts as the same: at least 1 %, or the noise of this machine.'], ...Object.values(verdicts).map(([k, , v]) => [k, v]), ['gate', 'Fails only when B is surely slower by more than this, or was not measured where A was.']].map(([k, v]) => h('div', {}, h('dt', {}, k), h('dd', {}, v)))));
   put(byId('footer'), 'Made by shardscope from the two results alone. Nothing in this page loads anything from anywhere.');
   let width = innerWidth;

@@ -25,7 +25,7 @@ function trustNotes() {
   const say = (test, word, text) => { const list = inputsOf(test); if (list.length) notes.push([word, text(some(list)), list.length < all ? list[0] : null]); };
   say((c) => c.emulated, 'network emulated', (n) => 'In ' + n + ' the network was emulated: latency and bandwidth were imposed on real transfers, without congestion or topology.');
   say((c) => c.predicted, 'times predicted', (n) => 'In ' + n + ' times come from a cost model, not from a clock. ' + expectedErrors().join(' '));
-  say((c) => c.warnings.some((w) => /throttl/i.test(w)) || Number(envOf(now, c, 'machine.throttled_us')) > 0 || Number(envOf(now, c, 'machine.thermal_throttles')) > 0, 'throttled',
+  say((c) => !c.predicted && (c.warnings.some((w) => /throttl/i.test(w)) || Number(envOf(now, c, 'machine.throttled_us')) > 0 || Number(envOf(now, c, 'machine.thermal_throttles')) > 0), 'throttled',
     (n) => 'In ' + n + ' the machine was throttled while it measured: those times are longer than the program\u2019s own.');
   for (const [name, [low, high]] of clockRanges()) {
     if (high / low > 1.05) notes.push(['unlike clocks', shortAxis(name) + ' went from ' + integer(low) + ' to ' + integer(high) + ' between or within cases: differences below ' + percent(high / low - 1) + ' may be the clock\u2019s.', null]);

@@ -70,6 +70,31 @@ TEST(CasesCsv, AnAxisThatTheCaseKeepsAmongItsSettingsIsFound) {
   EXPECT_NE(reports::cases_csv(two_axes(), {c}).find(",skipped,,blocks:2,,"), std::string::npos);
 }
 
+TEST(CsvGuard, WhatASpreadsheetWouldRunGetsAnApostrophe) {
+  EXPECT_EQ(reports::guarded_text("=HYPERLINK(A1)"), "'=HYPERLINK(A1)");
+  EXPECT_EQ(reports::guarded_text("+x"), "'+x");
+  EXPECT_EQ(reports::guarded_text("-x"), "'-x");
+  EXPECT_EQ(reports::guarded_text("@SUM(1)"), "'@SUM(1)");
+  EXPECT_EQ(reports::guarded_text("\tx"), "'\tx");
+  EXPECT_EQ(reports::guarded_text("-1.5e3"), "-1.5e3") << "a number is none";
+  EXPECT_EQ(reports::guarded_text("-inf"), "'-inf");
+  EXPECT_EQ(reports::guarded_text("blocks:2"), "blocks:2");
+  EXPECT_EQ(reports::guarded_text(""), "");
+}
+
+TEST(CsvGuard, TakingOneApostropheAwayGivesEveryTextBack) {
+  for (const char* text : {"=1+1", "+x", "-x", "-5", "@x", "'", "''x", "'=x", "plain", "", "\rx", "- +"})
+    EXPECT_EQ(reports::unguarded_text(reports::guarded_text(text)), text);
+}
+
+TEST(CsvGuard, StandsInReasonsAxesAndCauses) {
+  CaseRecord c;
+  c.reason = "=cmd()", c.peak_cause = "@x, y", c.axes = {{"wrap", "-x"}};
+  const std::string csv = reports::cases_csv(two_axes(), {c});
+  EXPECT_NE(csv.find(",'=cmd(),'-x,"), std::string::npos) << csv;
+  EXPECT_NE(csv.find("\"'@x, y\""), std::string::npos) << csv;
+}
+
 TEST(CsvField, QuotesCommasQuotesAndLineBreaks) {
   EXPECT_EQ(reports::csv_field("plain words: 5 %"), "plain words: 5 %");
   EXPECT_EQ(reports::csv_field("a,b"), "\"a,b\"");

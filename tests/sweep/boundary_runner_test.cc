@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 
@@ -137,7 +138,9 @@ TEST_F(BoundaryRunnerTest, InterleavedArmsTakeTurnsAndKeepTheirSamplesInStep) {
   std::vector<bool> traced;
   int round = 0;
   run_sweep(spec, options_, [&](const CaseSettings& c, const CasePlan& plan) {
-    EXPECT_EQ(plan.repeat.max, 1);
+    EXPECT_EQ(plan.repeat.min, 20);
+    EXPECT_EQ(plan.repeat.max, 20);
+    EXPECT_TRUE(plan.pin);
     turns.push_back(c.backward_prefetch);
     traced.push_back(plan.trace);
     CaseRecord r;
@@ -150,7 +153,7 @@ TEST_F(BoundaryRunnerTest, InterleavedArmsTakeTurnsAndKeepTheirSamplesInStep) {
   });
   EXPECT_EQ(turns.size(), 12u);
   for (std::size_t i = 0; i < turns.size(); ++i) {
-    EXPECT_EQ(turns[i], i % 2 == 0 ? "none" : "pre");
+    EXPECT_EQ(turns[i], i % 4 == 0 || i % 4 == 3 ? "none" : "pre") << "there and back";
     EXPECT_EQ(traced[i], i < 2);
   }
   const auto found = rows();
@@ -159,6 +162,33 @@ TEST_F(BoundaryRunnerTest, InterleavedArmsTakeTurnsAndKeepTheirSamplesInStep) {
   EXPECT_EQ(a.step_ns, 1300);
   EXPECT_DOUBLE_EQ(*a.tokens_per_s, 1e6 / 1300);
   EXPECT_EQ(a.environment.at("interleaved"), "6");
+}
+
+// The machine becomes slower and slower, both arms alike: their ratio is known after the least number of rounds.
+TEST_F(BoundaryRunnerTest, TurnsEndWhenTheRatioIsKnownThoughTheStepsAreNot) {
+  const SweepSpec spec = parse_spec(
+      "axes: {batch: [1, 2]}\ninterleave: {repetitions: 5}\nrepeat: {min: 8, max: 100, relative_ci: 2%}\n", "s.yaml");
+  int trials = 0;
+  run_sweep(spec, options_, [&](const CaseSettings& c, const CasePlan&) {
+    const fsdp::Nanos step = (10'000 + 5'000 * (trials++ / 2)) * c.batch;
+    CaseRecord r;
+    r.status = Status::kOk;
+    r.samples = {9 * step, step, 3 * step, 2 * step, step};  // the lower quartile is the quiet one
+    r.step_ns = 2 * step;
+    r.environment["machine.steal"] = "0.25";
+    return r;
+  });
+  EXPECT_EQ(trials, 16);
+  const auto found = rows();
+  EXPECT_EQ(found.at("batch=1").samples,
+            (std::vector<fsdp::Nanos>{10'000, 15'000, 20'000, 25'000, 30'000, 35'000, 40'000, 45'000}));
+  EXPECT_EQ(found.at("batch=1").stopped_by, "narrow");
+  std::ifstream table(fs::path(options_.directory) / "rounds.csv");
+  std::string head, first;
+  std::getline(table, head), std::getline(table, first);
+  EXPECT_EQ(head, "case,round,started_at,steal,load,sample_ns,repetitions_ns\r");
+  EXPECT_THAT(first, testing::EndsWith(",0.25,,10000,90000 10000 30000 20000 10000\r"));
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(table), {}, '\n'), 15);
 }
 
 TEST_F(BoundaryRunnerTest, AnInterruptedSweepInTurnsGoesOnWithItsRounds) {
@@ -184,12 +214,12 @@ TEST_F(BoundaryRunnerTest, AnInterruptedSweepInTurnsGoesOnWithItsRounds) {
     });
   };
   EXPECT_TRUE(sweep(5).interrupted);  // in the third round, after its first arm
-  EXPECT_EQ(turns, (std::vector<int>{1, 2, 1, 2, 1}));
+  EXPECT_EQ(turns, (std::vector<int>{1, 2, 2, 1, 1}));
   EXPECT_FALSE(sweep(100).interrupted);
-  EXPECT_EQ(turns, (std::vector<int>{1, 2, 1, 2})) << "the broken round is begun anew";
+  EXPECT_EQ(turns, (std::vector<int>{1, 2, 2, 1})) << "the broken round is begun anew";
   const auto found = rows();
-  EXPECT_EQ(found.at("batch=1").samples, (std::vector<fsdp::Nanos>{1001, 1003, 1001, 1003}));
-  EXPECT_EQ(found.at("batch=2").samples, (std::vector<fsdp::Nanos>{2002, 2004, 2002, 2004}));
+  EXPECT_EQ(found.at("batch=1").samples, (std::vector<fsdp::Nanos>{1001, 1004, 1001, 1004}));
+  EXPECT_EQ(found.at("batch=2").samples, (std::vector<fsdp::Nanos>{2002, 2003, 2002, 2003}));
   EXPECT_FALSE(fs::exists(fs::path(options_.directory) / "rounds"));
 }
 

@@ -246,5 +246,23 @@ TEST(Spec, FilesThatItNamesAreLookedForBesideIt) {
   fs::remove_all(dir);
 }
 
+TEST(Spec, ARoundOfInterleavedCasesCanBeSetAndItsDefaultsChangeNothing) {
+  const std::string axes = "axes: {batch: [1, 2]}\n";
+  const SweepSpec plain = parse_spec(axes + "interleave: true\n", "s.yaml");
+  const SweepSpec same = parse_spec(axes + "interleave: {repetitions: 20, time: 2s, pin: true}\n", "s.yaml");
+  const SweepSpec other = parse_spec(axes + "interleave: {repetitions: 5, time: 7s, pin: false}\n", "s.yaml");
+  EXPECT_EQ(plain.hash(), same.hash());
+  EXPECT_NE(plain.hash(), other.hash());
+  EXPECT_TRUE(other.interleave);
+  EXPECT_EQ(other.round.repetitions, 5);
+  EXPECT_EQ(other.round.time, 7'000'000'000);
+  EXPECT_FALSE(other.round.pin);
+  EXPECT_FALSE(parse_spec(axes + "interleave: false\n", "s.yaml").interleave);
+  EXPECT_THAT(error_of(axes + "interleave: {pin: maybe}\n"),
+              HasSubstr("interleave pin is \"maybe\"; use true or false"));
+  EXPECT_THAT(error_of(axes + "interleave: {repetition: 5}\n"), HasSubstr("nearest: repetitions"));
+  EXPECT_THAT(error_of(axes + "interleave: often\n"), HasSubstr("interleave is \"often\"; use true or false"));
+}
+
 }  // namespace
 }  // namespace harness
