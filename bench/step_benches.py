@@ -135,7 +135,7 @@ def located(values):
 def tracing(program, short):
     """Steps with recording off, on, on, off in the same processes: the logarithm of traced over untraced of each such quad, and their location."""
     for name, wrap in (("small", "block"), ("small, one unit per linear layer", "class:Linear")):
-        arguments = [wrap, "4", "10" if short else "250"]
+        arguments = [wrap, "10", "6" if short else "100"]
         r = own_program(program, "tracing_cost", arguments)
         for key, what in (("step_ns", "wall"), ("cpu_ns", "CPU of both ranks")):
             logs = [sum(math.log(b[key]) * (1 if on else -1) for b, on in zip(quad, r["traced"])) / 2 for quad in r["quads"]]
@@ -144,7 +144,7 @@ def tracing(program, short):
                    "command": shlex.join(["tracing_cost", *arguments])}
         step = statistics.median(b["step_ns"] for quad in r["quads"] for b, on in zip(quad, r["traced"]) if not on)
         direct = 100 * r["spans"] * r["span_ns"] / step
-        yield {"name": f"cost of tracing, {r['spans']} spans of {r['span_ns']:.0f} ns a step: {name}", "value": direct, "low": direct, "high": direct,
+        yield {"name": f"cost of tracing, what a step's spans take: {name}; {r['spans']} of {r['span_ns']:.0f} ns", "value": direct, "low": direct, "high": direct,
                "unit": "% of the step", "better": "low", "command": shlex.join(["tracing_cost", *arguments])}
 
 
