@@ -37,11 +37,20 @@ const CollectiveCurve& curve_for(const std::vector<CollectiveCurve>& curves, int
 
 }  // namespace
 
-double op_time_us(const OpCost& c, double flops, double bytes) {
+double cold_share(const Hardware& h, double bytes) {
+  return h.cache_mib > 0 && bytes > 0 ? std::max(0.0, 1 - h.cache_mib * kGib / 1024 / bytes) : 0;
+}
+
+double step_bytes(fsdp::Count parameters, int ranks) {
+  return static_cast<double>(parameters) * sizeof(float) * (2 * ranks + 4);
+}
+
+double op_time_us(const OpCost& c, double flops, double bytes, double cold) {
+  const double t0 = c.t0_us + (c.cold_gb_s > 0 ? cold * bytes / (c.cold_gb_s * 1e3) : 0);
   const double f = c.tflops > 0 ? flops / (c.tflops * 1e6) : 0, b = c.gb_s > 0 ? c.traffic * bytes / (c.gb_s * 1e3) : 0;
-  if (f == 0 || b == 0) return c.t0_us + f + b;
+  if (f == 0 || b == 0) return t0 + f + b;
   const double most = std::max(f, b);
-  return c.t0_us + most * std::pow(std::pow(f / most, c.p) + std::pow(b / most, c.p), 1 / c.p);
+  return t0 + most * std::pow(std::pow(f / most, c.p) + std::pow(b / most, c.p), 1 / c.p);
 }
 
 GroupShape Topology::shard(int group) const {
@@ -83,7 +92,7 @@ fsdp::Nanos CostModel::op(std::string_view name, const OpWork& work) const {
   if (work.kind == OpKind::kFree) return 0;
   const OpCost& c = cost_of(name, work);
   double us = 0;
-  for (const OpPart& p : work.parts) us += op_time_us(c, p.flops, p.bytes);
+  for (const OpPart& p : work.parts) us += op_time_us(c, p.flops, p.bytes, cold_);
   return nanos(work.kind == OpKind::kGemm ? us / hardware_.gemm_efficiency : us);
 }
 

@@ -35,9 +35,21 @@ struct MemoryExtras {
   fsdp::Bytes total() const { return context + communicators + workspace; }
 };
 
+// Share of `bytes` that is not in the cache when a step comes by again: those beyond it. 0 without a known cache.
+double cold_share(const Hardware& hardware, double bytes);
+// Bytes of a step's parameters and gradients in full on every rank, and of the shards of values, gradients and two
+// moments.
+double step_bytes(fsdp::Count parameters, int ranks);
+
+// The time of OpCost, in microseconds; `cold`: the share s.
+double op_time_us(const OpCost& cost, double flops, double bytes, double cold = 0);
+
 class CostModel {
  public:
   CostModel(Hardware hardware, Topology topology);
+
+  // What a step goes through on all ranks of this machine: what the cache cannot hold of it is cold.
+  void set_step_bytes(double bytes) { cold_ = cold_share(hardware_, bytes); }
 
   const Hardware& hardware() const { return hardware_; }
   const Topology& topology() const { return topology_; }
@@ -62,10 +74,8 @@ class CostModel {
 
   Hardware hardware_;
   Topology topology_;
+  double cold_ = 0;
 };
-
-// t0 + ((F/P)^p + (B/W)^p)^(1/p), in microseconds.
-double op_time_us(const OpCost& cost, double flops, double bytes);
 
 // Hardware and topology from their settings: `network` empty: the hardware's; `ranks_per_node` 0: the hardware's.
 // Throws fsdp::ConfigError, also when a world spans nodes and no network is known.

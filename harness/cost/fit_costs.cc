@@ -16,38 +16,41 @@ double loss_of(double predicted, double measured) {
   return 2 * (std::sqrt(1 + z * z) - 1);
 }
 
-double time_of(const OpCost& c, const OpWork& w) {
+double time_of(const OpCost& c, const OpSample& s) {
   double us = 0;
-  for (const OpPart& p : w.parts) us += op_time_us(c, p.flops, p.bytes);
+  for (const OpPart& p : s.work.parts) us += op_time_us(c, p.flops, p.bytes, s.cold);
   return us;
 }
 
-OpCost cost_from(const Point& p, bool computes) {
+OpCost cost_from(const Point& p, bool computes, bool cold) {
   OpCost c;
   c.t0_us = std::exp(p[0]);
   c.gb_s = std::exp(p[1]);
   if (computes) c.tflops = std::exp(p[2]);
+  if (cold) c.cold_gb_s = std::exp(p.back());
   return c;
 }
 
 OpCost fit_op(const std::vector<const OpSample*>& samples) {
   double fastest = 1e30, flops = 0, bytes = 0;
-  bool computes = false;
+  bool computes = false, cold = false;
   for (const OpSample* s : samples) {
     fastest = std::min(fastest, s->us);
     flops = std::max(flops, s->work.flops() / s->us * 1e-6);
     bytes = std::max(bytes, s->work.bytes() / s->us * 1e-3);
     computes = computes || s->work.flops() > 0;
+    cold = cold || s->cold > 0;
   }
   const auto loss = [&](const Point& p) {
-    const OpCost c = cost_from(p, computes);
+    const OpCost c = cost_from(p, computes, cold);
     double sum = 0;
-    for (const OpSample* s : samples) sum += loss_of(time_of(c, s->work), s->us);
+    for (const OpSample* s : samples) sum += loss_of(time_of(c, *s), s->us);
     return sum;
   };
   Point start = {std::log(std::max(0.1, fastest * 0.3)), std::log(std::max(0.1, bytes * 2))};
   if (computes) start.push_back(std::log(std::max(1e-6, flops * 1.1)));
-  return cost_from(least(loss, start, 0.5), computes);
+  if (cold) start.push_back(std::log(std::max(0.1, bytes * 4)));
+  return cost_from(least(loss, start, 0.5), computes, cold);
 }
 
 const char* kind_key(const OpSample& s) {

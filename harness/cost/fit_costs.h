@@ -12,6 +12,7 @@ struct OpSample {
   std::string name;
   OpWork work;
   double us = 0;
+  double cold = 0;  // cold_share of the step it was part of
 };
 struct CollectiveSample {
   int devices = 2;

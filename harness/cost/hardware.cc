@@ -23,6 +23,7 @@ void read_op(const std::string& name, Fields& f, Hardware& h) {
   f.number("gb_s", c.gb_s);
   f.number("p", c.p);
   f.number("traffic", c.traffic);
+  f.number("cold_gb_s", c.cold_gb_s);
   if (c.p < 1) f.fail("p", "is below 1; use 1 for the sum of the two times, more for less of the smaller one");
   if (c.tflops == 0 && c.gb_s == 0 && c.t0_us == 0) f.fail("", "has no cost; give tflops, gb_s or t0_us");
   h.ops[name] = c;
@@ -59,6 +60,7 @@ void read_step(Fields& f, Hardware& h) {
     g.number("launch_us", h.launch_us);
     g.number("collective_us", h.collective_us);
     g.number("wake_us", h.wake_us);
+    g.number("wire_late_us", h.wire_late_us);
   });
   f.map("device", [&](Fields& g) {
     g.number("gemm_efficiency", h.gemm_efficiency);
@@ -89,6 +91,7 @@ Hardware read_hardware(Fields& f) {
     g.number("communicator_gib", h.communicator_gib);
     g.number("workspace_gib", h.workspace_gib);
     g.flag("caching_allocator", h.caching_allocator);
+    g.number("cache_mib", h.cache_mib);
   });
   f.map("node", [&](Fields& g) {
     g.number("devices", h.node_devices);

@@ -15,13 +15,15 @@ namespace harness {
 inline constexpr int kHardwareVersion = 1;
 
 // Time of one piece of work of F floating-point operations on B bytes:
-//   t0 + ((F/tflops)^p + (traffic*B/gb_s)^p)^(1/p)       p = 1: the sum, large p: the larger one
-// A rate of 0 means that the work has no such part.
+//   t0 + ((F/tflops)^p + (traffic*B/gb_s)^p)^(1/p) + s*B/cold_gb_s       p = 1: the sum, large p: the larger one
+// with s the share of the step's bytes that the processor's cache cannot hold (cold_share in cost_model.h). A rate of 0
+// means that the work has no such part.
 struct OpCost {
   double t0_us = 0;
   double tflops = 0;
   double gb_s = 0;
   double p = 1;
+  double cold_gb_s = 0;
   double traffic = 1;  // bytes moved for each byte that the operator's arguments and results have
 };
 
@@ -46,6 +48,7 @@ struct Hardware {
   bool gpu = true;  // false: the thread that issues work also does it
   // Memory of a device that the driver leaves to programs; 0: nobody has said. Outside the allocator: the context, and
   // each communicator.
+  double cache_mib = 0;  // the last cache that ranks of a processor share; 0: what is cold makes no difference
   double usable_gib = 0, context_gib = 0, communicator_gib = 0, workspace_gib = 0;
   bool caching_allocator = false;
   int node_devices = 0;                               // 0: one node holds them all
@@ -62,6 +65,7 @@ struct Hardware {
   double optimizer_us = 0;                                              // of the device, for each step
   double step_us = 0;         // of the device, for each step: what belongs to none of the above
   double wake_us = 0;         // from the end of a collective to the work that waited for it
+  double wire_late_us = 0;    // of an emulated wire: how much later than asked it lets its lane go on
   double contention = 0;      // share of a hidden collective's time by which computation becomes longer
   double expected_error = 0;  // median |predicted/measured - 1| where it was compared; 0: never
   std::string expected_error_source;

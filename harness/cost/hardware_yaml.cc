@@ -33,17 +33,18 @@ std::string to_yaml(const Hardware& h) {
                                 h.gpu ? "gpu" : "cpu", quoted(h.source));
   out += fmt::format("peak_tflops: {{bf16: {}, fp32: {}}}\n", h.peak_bf16_tflops, h.peak_fp32_tflops);
   out += fmt::format(
-      "memory: {{usable_gib: {}, context_gib: {}, communicator_gib: {}, workspace_gib: {}, caching_allocator: {}}}\n",
-      h.usable_gib, h.context_gib, h.communicator_gib, h.workspace_gib, h.caching_allocator);
+      "memory: {{usable_gib: {}, context_gib: {}, communicator_gib: {}, workspace_gib: {}, caching_allocator: {}, "
+      "cache_mib: {}}}\n",
+      h.usable_gib, h.context_gib, h.communicator_gib, h.workspace_gib, h.caching_allocator, h.cache_mib);
   out += fmt::format("node: {{devices: {}, network: {}}}\nops:\n", h.node_devices, quoted(h.network));
   for (const auto& [name, c] : h.ops) {
-    out += fmt::format("  {}: {{t0_us: {}, tflops: {}, gb_s: {}, p: {}, traffic: {}}}\n", name, c.t0_us, c.tflops,
-                       c.gb_s, c.p, c.traffic);
+    out += fmt::format("  {}: {{t0_us: {}, tflops: {}, gb_s: {}, p: {}, traffic: {}, cold_gb_s: {}}}\n", name, c.t0_us,
+                       c.tflops, c.gb_s, c.p, c.traffic, c.cold_gb_s);
   }
   out += "collectives:\n" + curves("all_gather", h.all_gather) + curves("reduce_scatter", h.reduce_scatter) +
          curves("all_reduce", h.all_reduce);
-  out +=
-      fmt::format("host: {{launch_us: {}, collective_us: {}, wake_us: {}}}\n", h.launch_us, h.collective_us, h.wake_us);
+  out += fmt::format("host: {{launch_us: {}, collective_us: {}, wake_us: {}, wire_late_us: {}}}\n", h.launch_us,
+                     h.collective_us, h.wake_us, h.wire_late_us);
   out +=
       fmt::format("device: {{gemm_efficiency: {}, unit_pass_us: {}, optimizer_us: {}, step_us: {}, contention: {}}}\n",
                   h.gemm_efficiency, h.unit_pass_us, h.optimizer_us, h.step_us, h.contention);

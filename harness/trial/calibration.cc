@@ -1,8 +1,9 @@
 #include "harness/trial/calibration.h"
 
-#include <sys/resource.h>
+#include <malloc.h>
 
 #include <algorithm>
+#include <fstream>
 #include <thread>
 
 #include "fsdp/comm/host_collectives.h"
@@ -10,7 +11,9 @@
 #include "fsdp/comm/wire.h"
 #include "fsdp/core/clock.h"
 #include "fsdp/device/host/host_device.h"
+#include "harness/cost/cost_model.h"
 #include "harness/cost/fit_costs.h"
+#include "harness/trial/case_units.h"
 #include "harness/trial/environment.h"
 #include "harness/trial/op_observer.h"
 #include "harness/trial/rank_world.h"
@@ -22,36 +25,34 @@ constexpr int kWorld = 2;
 constexpr fsdp::Bytes kSharedMemory = fsdp::Bytes{2} << 30;
 constexpr fsdp::Nanos kTimeout = 120'000'000'000;
 
-// Of this thread: what other programs take from it does not count.
-double processor_us() {
-  rusage u{};
-  getrusage(RUSAGE_THREAD, &u);
-  return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 +
-         static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-}
-
 double us_of(fsdp::Nanos ns) { return static_cast<double>(ns) * 1e-3; }
 
-// Times the operators of one step; of several steps the least time of each counts: other work on the machine only adds.
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Times the operators of several steps. The steps are kept whole: the least time of each operator over steps would add
+// up to a step that never happens, since operators that share caches and memory bandwidth vary one by one.
 class OpTimes final : public OpObserver {
  public:
-  void begin_step() { at_ = 0; }
+  void begin_step() { steps_.emplace_back(); }
   void begins() override { begin_ = fsdp::steady_now(); }
   void ended() override { end_ = fsdp::steady_now(); }
   void ran(const OpCall& call) override {
     const double us = us_of(end_ - begin_);
-    if (at_ == samples_.size()) {
-      samples_.push_back({std::string(call.name), work_of(call), us});
-    } else {
-      samples_[at_].us = std::min(samples_[at_].us, us);
-    }
-    ++at_;
+    steps_.back().ops.push_back({std::string(call.name), work_of(call), us});
+    steps_.back().sum_us += us;
   }
-  const std::vector<OpSample>& samples() const { return samples_; }
+  double sum_us(std::size_t step) const { return steps_[step].sum_us; }
+  const std::vector<OpSample>& ops(std::size_t step) const { return steps_[step].ops; }
 
  private:
-  std::vector<OpSample> samples_;
-  std::size_t at_ = 0;
+  struct Step {
+    std::vector<OpSample> ops;
+    double sum_us = 0;
+  };
+  std::vector<Step> steps_;
   fsdp::Nanos begin_ = 0, end_ = 0;
 };
 
@@ -64,7 +65,9 @@ struct Shape {
 constexpr Shape kShapes[] = {
     {"llama", "layers=2,dim=64,heads=4,ffn=176,vocab=512", 1, 32, true},
     {"llama", "layers=2,dim=128,heads=4,ffn=352,vocab=512", 1, 64, true},
+    {"llama", "layers=6,dim=192,heads=6,ffn=512,vocab=1024", 1, 48, true},
     {"llama", "layers=2,dim=256,heads=4,ffn=688,vocab=1024", 1, 128, true},
+    {"llama", "layers=4,dim=320,heads=5,ffn=864,vocab=1024", 1, 64, true},
     {"llama", "layers=2,dim=256,heads=8,ffn=688,vocab=2048", 2, 256, false},
     {"llama", "layers=2,dim=512,heads=8,ffn=1376,vocab=4096", 1, 128, true},
     {"llama", "layers=1,dim=768,heads=12,ffn=2048,vocab=4096", 2, 128, false},
@@ -90,33 +93,67 @@ void on_ranks(int world, Rank rank_main) {
   for (std::thread& t : ranks) t.join();
 }
 
-std::vector<OpSample> ops_of(const Shape& shape, int world, int steps, double& overhead_us) {
-  std::vector<OpSample> samples;
-  on_ranks(world, [&](int rank, int memory) {
-    RankJob job;
-    job.settings = case_of(shape);
-    job.settings.world = world;
-    job.rank = rank, job.world = world, job.shared_memory_fd = memory;
+RankJob job_of(const Shape& shape, int world, int rank, int memory) {
+  RankJob job;
+  job.settings = case_of(shape);
+  job.settings.world = world;
+  job.rank = rank, job.world = world, job.shared_memory_fd = memory;
+  return job;
+}
+
+// Operators of the fastest step, on its slowest rank: what the others wait for.
+std::vector<OpSample> ops_of(const Shape& shape, const Hardware& hardware, int steps) {
+  std::vector<OpTimes> times(kWorld);
+  on_ranks(kWorld, [&](int rank, int memory) {
     RankProgress progress;
-    RankWorld ranks_world(job, progress);
-    OpTimes times;
-    ranks_world.step();
-    double best = 1e30;
+    RankWorld world(job_of(shape, kWorld, rank, memory), progress);
+    OpTimes& mine = times[static_cast<std::size_t>(rank)];
+    world.step();
     for (int i = 0; i < steps; ++i) {
+      mine.begin_step();
+      const OpObserverScope scope(mine);
+      world.step();
+    }
+    world.barrier();
+  });
+  const std::vector<OpSample>* fastest = nullptr;
+  double least = 0;
+  for (std::size_t step = 0; step < static_cast<std::size_t>(steps); ++step) {
+    const OpTimes& slowest = *std::max_element(
+        times.begin(), times.end(), [&](const auto& a, const auto& b) { return a.sum_us(step) < b.sum_us(step); });
+    if (fastest && slowest.sum_us(step) >= least) continue;
+    least = slowest.sum_us(step);
+    fastest = &slowest.ops(step);
+  }
+  fsdp::Count parameters = 0;
+  for (const fsdp::UnitSpec& unit : plan_of(case_of(shape)).units) parameters += unit.numel;
+  std::vector<OpSample> samples = *fastest;
+  for (OpSample& s : samples) s.cold = cold_share(hardware, step_bytes(parameters, kWorld));
+  return samples;
+}
+
+// What a step spends around its operators, for each of them: one rank's fastest step without an observer, less the
+// operators of the fastest step with one. Of a small model, whose steps are over before another program takes its turn.
+double overhead_us(const Shape& shape, int steps) {
+  double whole = 1e30, inside = 1e30;
+  std::size_t operators = 1;
+  on_ranks(1, [&](int rank, int memory) {
+    RankProgress progress;
+    RankWorld world(job_of(shape, 1, rank, memory), progress);
+    world.step();
+    for (int i = 0; i < steps; ++i) {
+      const fsdp::Nanos begin = fsdp::steady_now();
+      world.step();
+      whole = std::min(whole, us_of(fsdp::steady_now() - begin));
+      OpTimes times;
       times.begin_step();
       const OpObserverScope scope(times);
-      const double begin = processor_us();
-      ranks_world.step();
-      best = std::min(best, processor_us() - begin);
+      world.step();
+      inside = std::min(inside, times.sum_us(0));
+      operators = std::max(operators, times.ops(0).size());
     }
-    ranks_world.barrier();
-    if (rank != 0) return;
-    samples = times.samples();
-    double inside = 0;
-    for (const OpSample& s : samples) inside += s.us;
-    overhead_us = std::max(0.0, best - inside) / static_cast<double>(std::max<std::size_t>(1, samples.size()));
   });
-  return samples;
+  return std::max(0.0, whole - inside) / static_cast<double>(operators);
 }
 
 // Fastest of several calls of each size, enqueued and waited for.
@@ -155,10 +192,15 @@ std::vector<CollectiveSample> collective_samples(fsdp::CollectiveKind kind, bool
   return out;
 }
 
-// From the end of a collective on an emulated wire of 2 ms to the thread that waited for it; the median.
-double wake_up_us() {
-  constexpr fsdp::Nanos kLatency = 2'000'000;
-  std::vector<double> late;
+// Around collectives on an emulated wire, the medians: by how much each holds its lane longer than asked, from several
+// that follow each other, and what a single one takes beyond that until the thread that waits for it runs.
+struct WireTimes {
+  double late_us = 0, wake_us = 0;
+};
+WireTimes wire_times(bool quick) {
+  constexpr fsdp::Nanos kLatency = 1'000'000;
+  constexpr int kQueue = 5;
+  std::vector<double> late, one_late;
   on_ranks(kWorld, [&](int rank, int fd) {
     const auto memory = fsdp::attach_shared_memory(fd, rank, kWorld);
     fsdp::HostTransports transports;
@@ -172,51 +214,67 @@ double wake_up_us() {
     void* in = collectives.allocate(call.count * 4);
     void* to = collectives.allocate(call.count * 4 * kWorld);
     call.in = in, call.out = to;
-    for (int i = 0; i < 40; ++i) {
+    const auto us_beyond = [&](int calls) {
       collectives.exchange(0);
       const fsdp::Nanos begin = fsdp::steady_now();
-      collectives.enqueue(fsdp::Lane::kAllGather, call);
+      for (int i = 0; i < calls; ++i) collectives.enqueue(fsdp::Lane::kAllGather, call);
       device.synchronize(device.record(fsdp::Lane::kAllGather));
-      if (rank == 0) late.push_back(us_of(fsdp::steady_now() - begin - kLatency));
+      return us_of(fsdp::steady_now() - begin - calls * kLatency);
+    };
+    for (int i = 0; i < (quick ? 20 : 60); ++i) {
+      const double one = us_beyond(1), queue = us_beyond(kQueue);
+      if (rank != 0) continue;
+      one_late.push_back(one);
+      late.push_back((queue - one) / (kQueue - 1));
     }
     collectives.exchange(0);
     collectives.release(in);
     collectives.release(to);
   });
-  std::sort(late.begin(), late.end());
-  return std::max(0.0, late[late.size() / 2]);
+  WireTimes times;
+  times.late_us = std::max(0.0, median(late));
+  times.wake_us = std::max(0.0, median(one_late) - times.late_us);
+  return times;
+}
+
+// As the kernel says it ("32768K"), which knows what a virtual machine was given; 0 where there is none.
+double last_cache_mib() {
+  std::ifstream in("/sys/devices/system/cpu/cpu0/cache/index3/size");
+  double kib = 0;
+  in >> kib;
+  return kib / 1024;
 }
 
 }  // namespace
 
 Hardware calibrate_host(bool quick, const std::function<void(const std::string&)>& say) {
+  // An arena of a thread's own ends at 64 MiB and is given back to the system; a rank's process has the main one.
+  mallopt(M_ARENA_MAX, 1);
   Hardware h;
   const auto environment = host_environment();
   const auto cpu = environment.find("cpu");
   h.name = "calibrated";
   h.source = "shardscope calibrate on " + (cpu == environment.end() ? "this machine" : cpu->second);
   h.gpu = false;
+  h.cache_mib = last_cache_mib();
   std::vector<OpSample> samples;
-  std::vector<double> overheads;
   for (const Shape& shape : kShapes) {
     if (quick && !shape.quick) continue;
     say(std::string("operators of ") + shape.model + " " + shape.set);
-    double overhead = 0;
-    ops_of(shape, 1, quick ? 5 : 15, overhead);
-    overheads.push_back(overhead);
-    double ignored = 0;
-    const std::vector<OpSample> these = ops_of(shape, kWorld, quick ? 5 : 15, ignored);
+    const std::vector<OpSample> these = ops_of(shape, h, quick ? 10 : 40);
     samples.insert(samples.end(), these.begin(), these.end());
   }
   h.ops = fit_ops(samples);
-  std::sort(overheads.begin(), overheads.end());
-  const double overhead = overheads[overheads.size() / 2];
+  say("what surrounds operators");
+  const double overhead = overhead_us(kShapes[1], quick ? 30 : 200);
   for (auto& [name, cost] : h.ops) cost.t0_us += overhead;
   say("collectives");
   h.all_gather = {fit_curve(collective_samples(fsdp::CollectiveKind::kAllGather, quick))};
   h.reduce_scatter = {fit_curve(collective_samples(fsdp::CollectiveKind::kReduceScatter, quick))};
   say("wake-ups");
-  h.wake_us = wake_up_us();
+  const WireTimes wire = wire_times(quick);
+  h.wake_us = wire.wake_us;
+  h.wire_late_us = wire.late_us;
   return h;
 }
 

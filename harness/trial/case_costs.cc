@@ -1,6 +1,7 @@
 #include "harness/trial/case_costs.h"
 
 #include "fsdp/core/errors.h"
+#include "harness/trial/case_units.h"
 
 namespace harness {
 namespace {
@@ -8,7 +9,13 @@ constexpr const char* kWithoutHardware = "cpu-core";
 }
 
 CostModel cost_model_of(const CaseSettings& c) {
-  return make_cost_model(c.hardware.empty() ? kWithoutHardware : c.hardware, c.world, c.ranks_per_node, c.network);
+  CostModel m =
+      make_cost_model(c.hardware.empty() ? kWithoutHardware : c.hardware, c.world, c.ranks_per_node, c.network);
+  if (m.hardware().cache_mib == 0) return m;
+  fsdp::Count parameters = 0;
+  for (const fsdp::UnitSpec& unit : plan_of(c).units) parameters += unit.numel;
+  m.set_step_bytes(step_bytes(parameters, c.world));
+  return m;
 }
 
 int communicators_of(const CaseSettings& c) {

@@ -78,7 +78,10 @@ void VirtualClock::enqueue(fsdp::Lane lane, const fsdp::CollectiveCall& call) {
   const double travelling = static_cast<double>(call.count) * fsdp::size_of(call.in_dtype) *
                             (call.kind == fsdp::CollectiveKind::kAllReduce ? 1 : ranks);
   fsdp::Nanos cost = model_.collective(call.kind, travelling, shape_of(call.communicator));
-  if (wire_.on) cost = std::max(cost, fsdp::wire_time(call, ranks, wire_.latency, wire_.bytes_per_second));
+  if (wire_.on) {
+    const fsdp::Nanos wire = fsdp::wire_time(call, ranks, wire_.latency, wire_.bytes_per_second);
+    cost = std::max(cost, wire + (wire > 0 ? nanos(model_.hardware().wire_late_us) : 0));
+  }
   // The kernel or the lane is held while the last member is on its way.
   cost += wait_for_last(call.communicator);
   device_.host_work(nanos(model_.hardware().collective_us));

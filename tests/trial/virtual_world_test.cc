@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <fstream>
 #include <thread>
 
 #include "fsdp/comm/local_transport.h"
@@ -238,6 +239,24 @@ TEST(VirtualWorld, AWireThatIsSlowerThanTheComputationIsTheStep) {
   }
   EXPECT_GE(run.step_ns, wire);
   EXPECT_LT(run.step_ns, wire + wire / 10);
+}
+
+TEST(VirtualWorld, AWireThatIsLateHoldsItsLaneForLonger) {
+  Hardware late = load_hardware("cpu-core");
+  late.wire_late_us = 50;
+  const std::string file = ::testing::TempDir() + "late_wire.yaml";
+  std::ofstream(file) << to_yaml(late);
+  const CaseSettings wire = with({{"wire", "1ms,1GB/s"}}), later = with({{"wire", "1ms,1GB/s"}, {"hardware", file}});
+  const auto collectives = [](const RankResult& r) {
+    std::vector<fsdp::Nanos> times;
+    for (const fsdp::Span& s : r.spans)
+      if (fsdp::is_collective(s.kind)) times.push_back(s.end - s.begin);
+    return times;
+  };
+  std::vector<fsdp::Nanos> expected = collectives(predicted(wire));
+  ASSERT_FALSE(expected.empty());
+  for (fsdp::Nanos& ns : expected) ns += 50'000;
+  EXPECT_EQ(collectives(predicted(later)), expected);
 }
 
 }  // namespace
