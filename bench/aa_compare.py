@@ -7,7 +7,7 @@ multiplying the samples of one arm; the noise is that of the machine. A round ta
 
 A directory that holds the rounds already is not measured again.
 
-usage: aa_compare.py SHARDSCOPE -o DIR [--rounds 150] [--pairs 60] [--comparisons 200] [--slowdown 3]
+usage: aa_compare.py SHARDSCOPE -o DIR [--rounds 200] [--pairs 80] [--comparisons 200] [--slowdown 3]
 """
 import argparse
 import json
@@ -58,8 +58,8 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("shardscope")
     p.add_argument("-o", "--output", required=True)
-    p.add_argument("--rounds", type=int, default=150)
-    p.add_argument("--pairs", type=int, default=60)
+    p.add_argument("--rounds", type=int, default=200)
+    p.add_argument("--pairs", type=int, default=80)
     p.add_argument("--comparisons", type=int, default=200)
     p.add_argument("--slowdown", type=float, default=3, help="percent")
     p.add_argument("--seed", type=int, default=1)
