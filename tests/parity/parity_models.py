@@ -228,16 +228,13 @@ class T5Attention(nn.Module):
 
     def made_bias(self, steps):
         buckets = relative_buckets(steps, self.s["relative_buckets"], self.s["relative_span"], not self.decodes)
-        return self.relative_attention_bias(buckets).permute(2, 0, 1)
+        return self.relative_attention_bias(buckets).permute(2, 0, 1)[None]
 
     def forward(self, x, source, bias, causal):
         q, k, v = (heads_of(w(t), self.s["heads"]) for w, t in ((self.q, x), (self.k, source), (self.v, source)))
-        scores = torch.matmul(q, k.transpose(2, 3))
-        if bias is not None:
-            scores = scores + bias
-        if causal:
-            scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -math.inf)
-        return self.o(joined(torch.matmul(scores.float().softmax(-1).to(scores.dtype), v)))
+        if bias is not None and causal:
+            bias = bias.masked_fill(torch.ones(bias.shape[-2:], dtype=torch.bool).triu(1), -math.inf)
+        return self.o(joined(F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=1.0)))
 
 
 class T5Block(Block):
