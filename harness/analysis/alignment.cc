@@ -11,6 +11,8 @@ namespace {
 
 using fsdp::Nanos;
 
+constexpr double kMostDrift = 0.01;  // no clock is worse; of damaged times the line can have any slope
+
 // (group, kind, sequence or place)
 using Identity = std::tuple<std::string, int, std::int64_t>;
 
@@ -56,12 +58,14 @@ RankClock fit(const std::vector<Nanos>& times, const std::vector<Nanos>& deltas,
     }
     const double count = static_cast<double>(n), den = count * sxx - sx * sx;
     const double slope = den > 0 ? (count * sxy - sx * sy) / den : 0;
-    const Nanos offset = c.offset + static_cast<Nanos>(std::llround((sy - slope * sx) / count));
-    const std::vector<Nanos> r = residuals(slope, offset);
-    if (2 * spread(r) < spread(best)) {
-      best = r;
-      c.offset = offset;
-      c.drift_ppm = slope * 1e6;
+    if (std::abs(slope) < kMostDrift) {
+      const Nanos offset = c.offset + static_cast<Nanos>(std::llround((sy - slope * sx) / count));
+      const std::vector<Nanos> r = residuals(slope, offset);
+      if (2 * spread(r) < spread(best)) {
+        best = r;
+        c.offset = offset;
+        c.drift_ppm = slope * 1e6;
+      }
     }
   }
   c.uncertainty = resolution;
@@ -100,13 +104,12 @@ void describe(Alignment& a, const std::vector<std::map<Identity, const Sighting*
 }
 
 void summarize_skew(Alignment& a) {
-  std::vector<Nanos> skews, waits(a.clocks.size(), 0);
+  std::vector<Nanos> skews;
   for (const AlignedCollective& c : a.collectives) {
-    if (c.start_skew < a.uncertainty) continue;
-    skews.push_back(c.start_skew);
-    for (std::size_t r = 0; r < waits.size(); ++r) waits[r] += c.waits[r];
+    if (c.start_skew >= a.uncertainty) skews.push_back(c.start_skew);
   }
   if (skews.empty()) return;
+  const std::vector<Nanos> waits = waits_of_ranks(a);
   a.mean_skew = std::accumulate(skews.begin(), skews.end(), Nanos{0}) / static_cast<Nanos>(skews.size());
   a.median_skew = median(skews);
   const auto least = std::min_element(waits.begin(), waits.end()) - waits.begin();
@@ -115,6 +118,15 @@ void summarize_skew(Alignment& a) {
 }
 
 }  // namespace
+
+std::vector<Nanos> waits_of_ranks(const Alignment& a) {
+  std::vector<Nanos> waits(a.clocks.size(), 0);
+  for (const AlignedCollective& c : a.collectives) {
+    if (c.start_skew < a.uncertainty) continue;
+    for (std::size_t r = 0; r < waits.size(); ++r) waits[r] += c.waits[r];
+  }
+  return waits;
+}
 
 Alignment align(const std::vector<int>& ranks, const std::vector<std::vector<Sighting>>& sightings, Nanos resolution) {
   Alignment a;

@@ -48,6 +48,10 @@ struct Alignment {
   std::int64_t straggler_last = 0;
 };
 
+// By rank, in the order of `clocks`: how long it waited for the last one to come. Waits below the uncertainty are
+// unknown and left out.
+std::vector<fsdp::Nanos> waits_of_ranks(const Alignment& a);
+
 // `ranks` and `sightings` in the same order; a rank's sightings in order of begin. `resolution`: of the stamps.
 Alignment align(const std::vector<int>& ranks, const std::vector<std::vector<Sighting>>& sightings,
                 fsdp::Nanos resolution);

@@ -315,6 +315,7 @@ std::string to_json(const TraceAnalysis& a) {
   j["rows"] = Json::array();
   for (const RowAnalysis& r : a.rows) j["rows"].push_back(row_json(r, a.convention, a.files[r.file]));
   if (a.alignment) j["alignment"] = alignment_json(*a.alignment);
+  j["imbalance_pct"] = percent(a.imbalance_pct);
   return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

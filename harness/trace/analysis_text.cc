@@ -243,12 +243,8 @@ std::string file_text(const FileAnalysis& f) {
 // What the collectives cost: moving data, and waiting for the last rank. Waits below the uncertainty are left out.
 std::string waits_text(const Alignment& a) {
   Nanos transfer = 0;
-  std::vector<Nanos> waited(a.clocks.size(), 0);
-  for (const AlignedCollective& c : a.collectives) {
-    transfer += c.transfer;
-    if (c.start_skew < a.uncertainty) continue;
-    for (std::size_t r = 0; r < waited.size(); ++r) waited[r] += c.waits[r];
-  }
+  for (const AlignedCollective& c : a.collectives) transfer += c.transfer;
+  const std::vector<Nanos> waited = waits_of_ranks(a);
   std::string out =
       "  transfer (the shortest over ranks) " + micros(transfer) + " us in all; waited for the last to come:";
   for (std::size_t r = 0; r < waited.size(); ++r) {

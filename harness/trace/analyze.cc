@@ -7,6 +7,7 @@
 #include "harness/trace/analyze_parts.h"
 #include "harness/trace/chrome_writer.h"
 #include "harness/trace/foreign_perfetto.h"
+#include "harness/trace/imbalance.h"
 #include "harness/trace/kineto_reader.h"
 #include "harness/trace/nsys_reader.h"
 #include "harness/trace/own_rows.h"
@@ -53,6 +54,7 @@ class Analyzer {
       judge(l, i);
     }
     if (options_.paths.size() > 1) align_ranks();
+    compare_ranks();
     if (!options_.perfetto.empty()) write_perfetto();
     return std::move(out_);
   }
@@ -280,6 +282,16 @@ class Analyzer {
       not_clean(TraceOutcome::kPartial);
       out_.messages.push_back(out_.alignment->reason + "; each rank is reported on its own clock");
     }
+  }
+
+  // Ranks that come late make the others wait: what is exposed then is no slow network.
+  void compare_ranks() {
+    std::optional<Alignment> a = out_.alignment;
+    if (options_.paths.size() == 1 && !own_spans_.empty()) a = align_own(own_spans_);
+    const std::optional<Imbalance> i = a ? imbalance_of(*a, out_.rows) : std::nullopt;
+    if (!i) return;
+    out_.imbalance_pct = i->pct;
+    if (i->pct >= 1) out_.messages.push_back(imbalance_text(*i));
   }
 
   // A second pass over the files, now that the clocks are known.

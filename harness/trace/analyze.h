@@ -69,6 +69,9 @@ struct TraceAnalysis {
   std::vector<FileAnalysis> files;
   std::vector<RowAnalysis> rows;
   std::optional<Alignment> alignment;  // several files
+  // Share of the steps that ranks spend waiting in collectives for the last one to come, the mean over ranks; a rank's
+  // waits count up to what is exposed of its communication. Absent: one rank, or the clocks are not known.
+  std::optional<double> imbalance_pct;
   std::vector<std::string> messages;   // why the outcome is not clean, and what a reader should know
 };
 

@@ -1,0 +1,186 @@
+// C32: two ranks whose micro-batches cost 10, 2, 10, 2 and 2, 10, 2, 10 ms. Reduced every time each waits for the
+// other's long one, reduced once nobody waits; and what was waited for is said to be imbalance.
+#include <algorithm>
+
+#include "fsdp/device/virtual/virtual_device.h"
+#include "fsdp/schedule/scripted_step.h"
+#include "harness/advise/compare.h"
+#include "harness/trace/chrome_writer.h"
+#include "tests/trace/kineto_text.h"
+
+namespace harness::testing {
+namespace {
+
+using fsdp::Nanos;
+using fsdp::Pass;
+using fsdp::Span;
+
+constexpr Nanos kMillisecond = 1'000'000;
+constexpr int kMicroBatches = 4;
+
+// One rank's step: one unit that is kept between forward and backward, collectives without a cost of their own.
+// `waits`: what its n-th collective waits for the other rank.
+std::vector<Span> step_of(int rank, bool reduce_every_time, const std::vector<Nanos>& waits) {
+  fsdp::VirtualDevice device;
+  std::size_t nth = 0;
+  fsdp::VirtualCollectives collectives(
+      device, 2, [&](const fsdp::CollectiveCall&) { return nth < waits.size() ? waits[nth++] : Nanos{0}; });
+  fsdp::UnitTraits unit;
+  unit.name = "all";
+  unit.unsharded_bytes = 1024;
+  unit.reshard_after_forward = unit.frees_without_sync = false;
+  fsdp::MemoryMeter meter;
+  const fsdp::UnitBytes bytes{
+      .parameters = 512, .unsharded = 1024, .reduce = 1024, .gradient = 512, .accumulated = 1024};
+  fsdp::CountingUnitMemory memory({bytes}, {false}, meter);
+  fsdp::Scheduler scheduler({unit}, {}, device, collectives, memory, &meter);
+  device.set_recording(true);
+  int forwards = 0;
+  fsdp::run_scripted_step(scheduler, device, 0, fsdp::sequence_script(1),
+                          [&](Pass pass, fsdp::UnitId u) {
+                            if (pass == Pass::kOptimizer) return;
+                            const int micro_batch = pass == Pass::kForward ? forwards++ : forwards - 1;
+                            const bool is_long = micro_batch % 2 == rank;
+                            device.charge(fsdp::Lane::kCompute, {fsdp::SpanKind::kCompute, u, pass, 0},
+                                          (is_long ? 10 : 2) * kMillisecond / 2);
+                          },
+                          {.count = kMicroBatches, .sync_every = reduce_every_time});
+  std::vector<Span> spans = device.take_spans();
+  for (Span& s : spans) s.rank = rank;
+  return spans;
+}
+
+std::vector<Nanos> arrivals_of(const std::vector<Span>& spans) {
+  std::vector<Nanos> out;
+  for (const Span& s : spans)
+    if (fsdp::is_collective(s.kind)) out.push_back(s.begin);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// Both ranks; a collective ends on both when the later one has come. Each round settles one more collective.
+std::vector<Span> two_ranks(bool reduce_every_time) {
+  std::vector<Nanos> waits[2];
+  std::vector<Span> spans[2];
+  for (int round = 0; round < 4 * kMicroBatches; ++round) {
+    for (int r = 0; r < 2; ++r) spans[r] = step_of(r, reduce_every_time, waits[r]);
+    const std::vector<Nanos> first = arrivals_of(spans[0]), second = arrivals_of(spans[1]);
+    EXPECT_EQ(first.size(), second.size());
+    for (auto& w : waits) w.assign(first.size(), 0);
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      const Nanos last = std::max(first[i], second[i]);
+      waits[0][i] = last - first[i];
+      waits[1][i] = last - second[i];
+    }
+  }
+  spans[0].insert(spans[0].end(), spans[1].begin(), spans[1].end());
+  return spans[0];
+}
+
+Nanos length(const std::vector<Span>& spans) {
+  Nanos end = 0;
+  for (const Span& s : spans) end = std::max(end, s.end);
+  return end;
+}
+
+TEST(C32, ReducingEveryMicroBatchWaitsForTheSlowerRankEachTime) {
+  EXPECT_EQ(length(two_ranks(true)), 40 * kMillisecond);
+  EXPECT_EQ(length(two_ranks(false)), 24 * kMillisecond);
+}
+
+TEST(C32, TheAnalysisSaysImbalanceAndNoSlowCommunication) {
+  const std::string path = temporary("uneven.json");
+  write_chrome_trace(path, two_ranks(true), {"all"});
+  const TraceAnalysis a = analyze({path});
+  ASSERT_TRUE(a.imbalance_pct.has_value());
+  EXPECT_DOUBLE_EQ(*a.imbalance_pct, 40);
+  const std::string text = to_text(a);
+  EXPECT_NE(text.find("imbalance 40 % of the step: ranks wait in collectives for the last one to come; most of the "
+                      "exposed communication is that"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(nlohmann::json::parse(to_json(a))["imbalance_pct"], 40);
+  EXPECT_EQ(a.rows.at(0).overlap_pct, 0) << "all of it is exposed";
+}
+
+TEST(C32, EvenRanksHaveNone) {
+  const std::string path = temporary("even.json");
+  write_chrome_trace(path, two_ranks(false), {"all"});
+  const TraceAnalysis a = analyze({path});
+  ASSERT_TRUE(a.imbalance_pct.has_value());
+  EXPECT_DOUBLE_EQ(*a.imbalance_pct, 0);
+  EXPECT_EQ(to_text(a).find("imbalance"), std::string::npos);
+}
+
+// Traces made elsewhere, a file a rank: each waits 6 of 20 us.
+TEST(C32, RanksOfTracesMadeElsewhereAreHeldAgainstEachOther) {
+  auto rank = [](int r, const char* first, const char* second, const char* arrives, const char* lasts) {
+    KinetoText t;
+    t.members = "\"distributedInfo\": {\"rank\": " + std::to_string(r) + ", \"world_size\": 2}";
+    t.kernel("gemm", 7, "100.000", first, 1).launch("90.000", "1.000", 1);
+    t.kernel("ncclDevKernel_AllReduce", 20, arrives, lasts, 2).launch("91.000", "1.000", 2);
+    t.kernel("gemm", 7, "110.000", second, 3).launch("92.000", "1.000", 3);
+    t.kernel("ncclDevKernel_AllReduce", 20, r == 0 ? "118.000" : "112.000", r == 0 ? "2.000" : "8.000", 4)
+        .launch("93.000", "1.000", 4);
+    return t.write("uneven" + std::to_string(r) + ".json");
+  };
+  const TraceAnalysis a =
+      analyze({rank(0, "2.000", "8.000", "102.000", "8.000"), rank(1, "8.000", "2.000", "108.000", "2.000")});
+  ASSERT_TRUE(a.imbalance_pct.has_value());
+  EXPECT_DOUBLE_EQ(*a.imbalance_pct, 30) << "and two of transfer each time";
+}
+
+// V37: kernels of two workers, as the TensorBoard plugin of Kineto judged them: what a collective transfers is its
+// shortest duration over workers, 16 of the broadcast and 1058 of the all-reduce, whatever their clocks say.
+TEST(V37, TransferIsTheShortestOverWorkers) {
+  auto worker = [](int r, const char* broadcast, const char* lasts, const char* reduce, const char* lasts_too) {
+    KinetoText t;
+    t.members = "\"distributedInfo\": {\"rank\": " + std::to_string(r) + ", \"world_size\": 2}";
+    t.kernel("ncclDevKernel_Broadcast_RING_LL", 20, broadcast, lasts, 1).launch("0.100", "0.100", 1);
+    t.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, reduce, lasts_too, 2).launch("0.300", "0.100", 2);
+    return t.write("v37-" + std::to_string(r) + ".json");
+  };
+  const TraceAnalysis a = analyze(
+      {worker(0, "16.000", "16.000", "162.000", "1556.000"), worker(1, "8.000", "31.000", "562.000", "1058.000")});
+  ASSERT_TRUE(a.alignment && a.alignment->aligned);
+  Nanos transfer = 0;
+  for (const AlignedCollective& c : a.alignment->collectives) transfer += c.transfer;
+  EXPECT_EQ(transfer, 1'074'000);
+}
+
+Side side_of(const char* setting = "", const char* value = "") {
+  CaseRecord c;
+  c.settings = {{"world", "2"}, {"batch", "4"}, {"arrival_skew", "none"}};
+  for (auto& [key, text] : c.settings)
+    if (key == setting) text = value;
+  c.status = Status::kOk;
+  c.samples = {100, 101, 102, 103, 104, 105};
+  Side s;
+  s.name = "a side";
+  s.cases.push_back(c);
+  return s;
+}
+
+// Ranks that get unlike amounts of work are another experiment.
+TEST(C32, RunsOfAnotherSpreadAreNotCompared) {
+  for (const auto& [setting, value] : {std::pair{"arrival_skew", "1:8ms"}, std::pair{"batch", "3"}}) {
+    const Comparison c = compare(side_of(), side_of(setting, value), {});
+    ASSERT_EQ(c.unlike.size(), 1u);
+    EXPECT_EQ(c.unlike[0].field, setting);
+    EXPECT_TRUE(c.cases.empty());
+    EXPECT_TRUE(c.negative());
+  }
+}
+
+TEST(C07, RunsThatDifferInTheHardwareQueuesAreSaidToBeUnlike) {
+  Side one_queue = side_of();
+  one_queue.cases[0].environment["env.CUDA_DEVICE_MAX_CONNECTIONS"] = "1";
+  const Comparison c = compare(side_of(), one_queue, {});
+  ASSERT_EQ(c.warnings.size(), 1u);
+  EXPECT_EQ(c.warnings[0].field, "env.CUDA_DEVICE_MAX_CONNECTIONS");
+  EXPECT_EQ(c.warnings[0].a, "absent");
+  EXPECT_EQ(c.warnings[0].b, "1");
+}
+
+}  // namespace
+}  // namespace harness::testing
