@@ -83,11 +83,12 @@ AnnotationMeaning own(std::string_view t) {
            : pass == "bwd" || pass == "rcp" ? Pass::kBackward
            : pass == "opt"                  ? Pass::kOptimizer
                                             : Pass::kNone;
-  if (phase == "all_gather") m.phase = Phase::kAllGather;
-  if (phase == "reduce_scatter" || phase == "all_reduce") m.phase = Phase::kReduce;
-  if (phase == "compute") m.phase = Phase::kCompute;
-  if (phase == "copy" || phase == "copy_in" || phase == "copy_out" || phase == "cast") m.phase = Phase::kCopy;
-  if (phase == "optimizer" || phase == "clip") m.kind = AnnotationKind::kOptimizer;
+  const auto is = [&](SpanKind kind) { return phase == fsdp::name_of(kind); };
+  if (is(SpanKind::kAllGather)) m.phase = Phase::kAllGather;
+  if (is(SpanKind::kReduceScatter) || is(SpanKind::kAllReduce)) m.phase = Phase::kReduce;
+  if (is(SpanKind::kCompute)) m.phase = Phase::kCompute;
+  if (is(SpanKind::kCopy) || phase == "copy_in" || phase == "copy_out" || phase == "cast") m.phase = Phase::kCopy;
+  if (is(SpanKind::kOptimizer) || phase == "clip") m.kind = AnnotationKind::kOptimizer;
   return m;
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "fsdp/core/errors.h"
+#include "harness/analysis/annotations.h"
 
 namespace harness {
 namespace {
@@ -24,11 +25,9 @@ bool begins_event(const char* p, const char* end) {
   return false;
 }
 
-// Host operators and Python functions that matter: the calls of collectives and of modules.
-bool is_host_call(std::string_view category) {
-  return category == "cpu_op" || category == "Operator" || category == "python_function";
-}
-bool call_matters(std::string_view name) { return name.starts_with("c10d::") || name.starts_with("nn.Module: "); }
+// Of host operators and Python functions the calls of collectives and of modules matter.
+bool is_host_call(std::string_view t) { return t == "cpu_op" || t == "Operator" || t == "python_function"; }
+bool call_matters(std::string_view name) { return name.starts_with("c10d::") || name.starts_with(kModuleCall); }
 
 EventCategory foreign_category(std::string_view t) {
   switch (t.size()) {
@@ -36,36 +35,34 @@ EventCategory foreign_category(std::string_view t) {
       if (t == "kernel" || t == "Kernel") return EventCategory::kKernel;
       if (t == "Memcpy") return EventCategory::kMemcpy;
       return t == "Memset" ? EventCategory::kMemset : EventCategory::kOther;
-    case 7:
-      return t == "Runtime" ? EventCategory::kLaunch : EventCategory::kOther;
     case 9:
       return t == "cuda_sync" ? EventCategory::kSync : EventCategory::kOther;
     case 10:
       if (t == "gpu_memcpy") return EventCategory::kMemcpy;
       return t == "gpu_memset" ? EventCategory::kMemset : EventCategory::kOther;
+    case 7:
     case 11:
-      return t == "cuda_driver" || t == "hip_runtime" ? EventCategory::kLaunch : EventCategory::kOther;
     case 12:
-      return t == "cuda_runtime" ? EventCategory::kLaunch : EventCategory::kOther;
+      return t == "cuda_runtime" || t == "cuda_driver" || t == "hip_runtime" || t == "Runtime" ? EventCategory::kLaunch
+                                                                                               : EventCategory::kOther;
     case 15:
       return t == "user_annotation" ? EventCategory::kAnnotation : EventCategory::kOther;
-    default:
-      return EventCategory::kOther;
   }
+  return EventCategory::kOther;
 }
 
+// Categories of our own traces: the kinds of Span.
+const auto kSpanKinds = [] {
+  std::array<std::string_view, static_cast<std::size_t>(fsdp::SpanKind::kStep) + 1> names;
+  for (std::size_t k = 0; k < names.size(); ++k) names[k] = fsdp::name_of(static_cast<fsdp::SpanKind>(k));
+  return names;
+}();
 }  // namespace
 
 EventCategory category_of(std::string_view t) {
-  const EventCategory c = foreign_category(t);
-  if (c != EventCategory::kOther || t.empty()) return c;
-  // Our own traces: the kinds of Span, at most 16 characters.
-  static constexpr std::array kKinds = {"compute",    "optimizer",        "copy", "all_gather",  "reduce_scatter",
-                                        "all_reduce", "other_collective", "wait", "memory_wait", "step"};
-  for (std::string_view kind : kKinds) {
-    if (t == kind) return EventCategory::kSpan;
-  }
-  return EventCategory::kOther;
+  if (const EventCategory c = foreign_category(t); c != EventCategory::kOther) return c;
+  const bool own = std::find(kSpanKinds.begin(), kSpanKinds.end(), t) != kSpanKinds.end();
+  return own ? EventCategory::kSpan : EventCategory::kOther;
 }
 
 EventReader::EventReader(const std::string& path, std::size_t window)
