@@ -50,6 +50,7 @@ CuptiReport report_cupti(const CuptiTrace& trace, const std::vector<Span>& devic
   for (const auto& [begin, end] : trace.overheads) overhead += end - begin;
   out.fields["machine.cupti.operations"] = std::to_string(trace.spans.size());
   out.fields["machine.cupti.clock_error_ns"] = std::to_string(trace.clock_error);
+  out.fields["machine.cupti.clock_drift_ns"] = std::to_string(trace.clock_drift);
   out.fields["machine.cupti.overhead_ns"] = std::to_string(overhead);
   if (const std::string r = ratio(collectives_of(trace.spans), collectives_of(device_spans)); !r.empty())
     out.fields["machine.cupti.collectives_to_events"] = r;

@@ -65,6 +65,15 @@ void add_notes(CuptiTrace& out) {
     out.notes.push_back(std::to_string(out.untagged) +
                         " GPU operations were launched outside any unit: they are shown as work of no unit");
   }
+  if (out.unlaunched > 0) {
+    out.notes.push_back(std::to_string(out.unlaunched) +
+                        " GPU operations have no launch call in the records: they count as issued when they began");
+  }
+  if (out.early > 0) {
+    out.notes.push_back(std::to_string(out.early) +
+                        " GPU operations begin before their launch call, which no clock allows: the times of the GPU "
+                        "and of the host are apart by more than their bound");
+  }
 }
 
 }  // namespace
@@ -73,6 +82,7 @@ CuptiTrace spans_of_cupti(const CuptiRecords& records, const SizeTable& sizes, c
   CuptiTrace out;
   out.losses = records.losses;
   out.clock_error = clock.error();
+  out.clock_drift = clock.drift();
   const auto launches = launches_of(records.calls);
   out.spans.reserve(records.ops.size());
   for (const CuptiOp& op : records.ops) {

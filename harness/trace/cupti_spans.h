@@ -20,6 +20,7 @@ struct CuptiTrace {
   std::uint64_t unlaunched = 0;  // operations whose launch call is not in the records: issued when they began
   std::uint64_t early = 0;       // operations that begin before their launch call began, as clocks have it
   fsdp::Nanos clock_error = 0;   // bound of the error of the times above
+  fsdp::Nanos clock_drift = 0;   // ClockMap::drift()
   CuptiLosses losses;
   std::vector<std::string> notes;  // sentences for the user
 };

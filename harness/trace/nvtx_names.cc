@@ -7,30 +7,10 @@ namespace {
 
 using fsdp::SpanKind;
 
-const char* phase_of(SpanKind kind) {
-  switch (kind) {
-    case SpanKind::kCompute:
-      return "compute";
-    case SpanKind::kOptimizer:
-      return "optimizer";
-    case SpanKind::kCopy:
-      return "copy";
-    case SpanKind::kAllGather:
-      return "all_gather";
-    case SpanKind::kReduceScatter:
-      return "reduce_scatter";
-    case SpanKind::kAllReduce:
-      return "all_reduce";
-    case SpanKind::kOtherCollective:
-      return "collective";
-    case SpanKind::kWait:
-      return "wait";
-    case SpanKind::kMemoryWait:
-      return "slot_wait";
-    case SpanKind::kStep:
-      return "step";
-  }
-  return "other";
+// As spans are named, but for two.
+std::string_view phase_of(SpanKind kind) {
+  if (kind == SpanKind::kOtherCollective) return "collective";
+  return kind == SpanKind::kMemoryWait ? "slot_wait" : fsdp::name_of(kind);
 }
 
 const char* pass_of(fsdp::Pass pass) {
@@ -53,7 +33,7 @@ std::string range_name(const fsdp::WorkTag& tag) {
   if (tag.kind == SpanKind::kStep) return "step";
   if (tag.kind == SpanKind::kOptimizer && tag.unit == fsdp::kNoUnit) return "Optimizer.step";
   const std::string unit = tag.unit == fsdp::kNoUnit ? "model" : "unit" + std::to_string(tag.unit);
-  return unit + "." + pass_of(tag.pass) + "." + phase_of(tag.kind);
+  return (unit + "." + pass_of(tag.pass) + ".").append(phase_of(tag.kind));
 }
 
 RangeCategory range_category(SpanKind kind) {

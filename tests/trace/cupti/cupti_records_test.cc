@@ -15,6 +15,7 @@ using cupti::RecordBytes;
 using fsdp::Lane;
 using fsdp::Pass;
 using fsdp::SpanKind;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -289,7 +290,8 @@ TEST_F(CuptiSpans, WithoutATagTheNameDecidesAndItIsSaid) {
   EXPECT_EQ(t.spans[2].bytes, 256);
   EXPECT_EQ(t.untagged, 3u);
   EXPECT_EQ(t.unlaunched, 3u);
-  EXPECT_THAT(t.notes, ElementsAre(HasSubstr("3 GPU operations were launched outside any unit")));
+  EXPECT_THAT(t.notes, ElementsAre(HasSubstr("3 GPU operations were launched outside any unit"),
+                                   HasSubstr("3 GPU operations have no launch call")));
 }
 
 TEST_F(CuptiSpans, OfAnOperationThatBeginsBeforeItsLaunchAreClampedAndCounted) {
@@ -298,6 +300,7 @@ TEST_F(CuptiSpans, OfAnOperationThatBeginsBeforeItsLaunchAreClampedAndCounted) {
   const CuptiTrace t = trace({b.bytes()});
   EXPECT_EQ(t.spans[0].issued, 100);
   EXPECT_EQ(t.early, 1u);
+  EXPECT_THAT(t.notes, Contains(HasSubstr("1 GPU operations begin before their launch call")));
 }
 
 TEST_F(CuptiSpans, TheRuntimeCallIsTheLaunchWhereBothAreThere) {
