@@ -137,6 +137,10 @@ class ReportPage(unittest.TestCase):
     def test_what_limits_trust_is_told(self):
         marks = self.tab("forty").run("[...document.querySelectorAll('#marks .mark')].map((m) => m.textContent)")
         self.assertEqual(marks, ["network emulated", "throttled", "unlike clocks"])
+        # The predicted copy has the same facts of a throttled machine, on which nothing of it was timed.
+        marks = self.tab("predicted", fragment="#sweep=1").run("[...document.querySelectorAll('#marks .mark')].map((m) => m.textContent)")
+        self.assertIn("times predicted", marks)
+        self.assertNotIn("throttled", marks)
         self.assertIn("mhz went from 2,400 to 2,700", self.tab("forty").run("document.getElementById('environment').textContent"))
 
     def test_what_hiding_a_collective_would_save_is_told(self):
