@@ -9,18 +9,43 @@
 
 namespace fsdp {
 
-// Which ranks take part, and which queue serialises the call.
-enum class Communicator : std::uint8_t {
-  kShard,          // the shard group: all-gathers, and reduce-scatters unless they have their own
-  kReduceScatter,  // the shard group again, a second communicator (`reduce_scatter_communicator: own`)
-  kReplica,        // across shard groups (hybrid)
-  kWorld,
-  kRegather,  // a smaller group inside the shard group (reshard_after_forward by a group size)
+// Which ranks take part, and which queue serialises the call: those of equal communicators run in issue order.
+struct Communicator {
+  enum Role : std::uint8_t {
+    kShard,          // a group of consecutive ranks: all-gathers, and reduce-scatters unless they have their own
+    kReduceScatter,  // the same group, a second communicator (`reduce_scatter_communicator: own`)
+    kReplica,        // across those groups: the ranks that have the same place in theirs (hybrid)
+  };
+  Role role = kShard;
+  int ranks = 0;  // of a group; 0: all ranks, who are one group
+
+  constexpr Communicator(Role of = kShard, int group = 0) : role(of), ranks(group) {}
+  friend constexpr bool operator==(Communicator, Communicator) = default;
+
+  // Of a world of that many ranks: how many take part, who takes part with a rank and at which place it is, and the
+  // number of its set among the disjoint ones that the world falls into.
+  constexpr int size(int world) const { return role == kReplica ? world / group(world) : group(world); }
+  constexpr int set_of(int rank, int world) const {
+    return role == kReplica ? rank % group(world) : rank / group(world);
+  }
+  constexpr int place_of(int rank, int world) const {
+    return role == kReplica ? rank / group(world) : rank % group(world);
+  }
+  std::vector<int> members(int rank, int world) const {
+    std::vector<int> all;
+    const int step = role == kReplica ? group(world) : 1;
+    const int first = rank - place_of(rank, world) * step;
+    for (int i = 0; i < size(world); ++i) all.push_back(first + i * step);
+    return all;
+  }
+
+ private:
+  constexpr int group(int world) const { return ranks > 0 ? ranks : world; }
 };
 
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::kBarrier;
-  Communicator communicator = Communicator::kShard;
+  Communicator communicator;
   UnitId unit = kNoUnit;
   Pass pass = Pass::kNone;
   Dtype in_dtype = Dtype::kFloat32;
@@ -43,7 +68,7 @@ class Collectives {
   virtual ~Collectives() = default;
   virtual int rank() const = 0;
   virtual int world() const = 0;
-  virtual int group_size(Communicator c) const = 0;
+  virtual int group_size(Communicator c) const { return c.size(world()); }
 
   // Enqueues on the lane. Never blocks, never throws for what peers do: that poisons the lane.
   virtual void enqueue(Lane lane, const CollectiveCall& call) = 0;

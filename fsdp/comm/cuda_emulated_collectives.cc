@@ -1,5 +1,7 @@
 #include "fsdp/comm/cuda_emulated_collectives.h"
 
+#include <algorithm>
+
 #include "fsdp/comm/host_collectives.h"
 #include "fsdp/core/errors.h"
 
@@ -10,34 +12,18 @@ CudaEmulatedCollectives::CudaEmulatedCollectives(CudaDevice& device, const Optio
       options_(options),
       compute_memory_(device, Lane::kCompute),
       gather_memory_(device, Lane::kAllGather),
-      full_(std::make_unique<CudaBuffers>(device, gather_memory_)),
-      last_(5) {
+      full_(std::make_unique<CudaBuffers>(device, gather_memory_)) {
   if (options.blocks < 1)
     throw ConfigError("[comm] " + std::to_string(options.blocks) + " thread blocks; an emulated call takes at least 1");
 }
 
 CudaEmulatedCollectives::~CudaEmulatedCollectives() { device_.quiesce(); }
 
-int CudaEmulatedCollectives::group_size(Communicator c) const {
-  const int shard = options_.shard_ranks > 0 ? options_.shard_ranks : options_.world;
-  switch (c) {
-    case Communicator::kShard:
-    case Communicator::kReduceScatter:
-      return shard;
-    case Communicator::kReplica:
-      return options_.world / shard;
-    case Communicator::kWorld:
-      return options_.world;
-    case Communicator::kRegather:
-      return options_.regather_ranks > 0 ? options_.regather_ranks : 1;
-  }
-  return 1;
-}
-
 void CudaEmulatedCollectives::enqueue(Lane lane, const CollectiveCall& call) {
   const int ranks = group_size(call.communicator);
-  const bool own = call.communicator != Communicator::kReduceScatter || options_.own_reduce_scatter;
-  Event& last = last_[static_cast<std::size_t>(own ? call.communicator : Communicator::kShard)];
+  auto at = std::find_if(last_.begin(), last_.end(), [&](const auto& l) { return l.first == call.communicator; });
+  if (at == last_.end()) at = last_.insert(at, {call.communicator, {}});
+  Event& last = at->second;
   if (!device_.poisoned()) device_.wait(lane, last);  // one communicator: issue order
   device_.submit(lane, tag_of(call, ranks), [&](CudaRuntime::Stream stream) { run(call, ranks, stream); });
   if (!device_.poisoned()) last = device_.record(lane);

@@ -4,6 +4,7 @@
 // lane. Calls of one communicator run in issue order. Numbers are those of W equal ranks; rows are marked emulated.
 #pragma once
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "fsdp/comm/collectives.h"
@@ -17,10 +18,9 @@ namespace fsdp {
 class CudaEmulatedCollectives final : public Collectives {
  public:
   struct Options {
-    int world = 1, shard_ranks = 0, regather_ranks = 0;  // 0: the world; none
+    int world = 1;
     Wire wire;
     int blocks = 8;  // thread blocks of a call: NCCL's channels
-    bool own_reduce_scatter = false;
   };
   // `device` outlives this.
   CudaEmulatedCollectives(CudaDevice& device, const Options& options);
@@ -28,7 +28,6 @@ class CudaEmulatedCollectives final : public Collectives {
 
   int rank() const override { return 0; }
   int world() const override { return options_.world; }
-  int group_size(Communicator c) const override;
   void enqueue(Lane lane, const CollectiveCall& call) override;
   std::vector<std::uint64_t> exchange(std::uint64_t value) override;
   void* allocate(Bytes n) override { return n > 0 ? compute_memory_.allocate(n) : nullptr; }
@@ -43,7 +42,7 @@ class CudaEmulatedCollectives final : public Collectives {
   const Options options_;
   LaneMemory compute_memory_, gather_memory_;
   std::unique_ptr<CudaBuffers> full_;
-  std::vector<Event> last_;  // of each communicator
+  std::vector<std::pair<Communicator, Event>> last_;  // call of each communicator
 };
 
 }  // namespace fsdp

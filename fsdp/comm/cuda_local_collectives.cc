@@ -1,5 +1,6 @@
 #include "fsdp/comm/cuda_local_collectives.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -9,12 +10,6 @@
 
 namespace fsdp {
 namespace {
-
-std::vector<int> every(int step, int first, int count) {
-  std::vector<int> ranks;
-  for (int i = 0; i < count; ++i) ranks.push_back(first + i * step);
-  return ranks;
-}
 
 const void* address(std::uint64_t value) { return reinterpret_cast<const void*>(static_cast<std::uintptr_t>(value)); }
 CudaRuntime::EventHandle handle(std::uint64_t value) {
@@ -42,9 +37,10 @@ CudaMeeting::Events& CudaMeeting::make_events(CudaRuntime& runtime) {
   return events_.emplace_back(runtime);
 }
 
-CudaLocalCollectives::Party::Party(std::shared_ptr<CudaMeeting> where, CudaRuntime& runtime, int rank,
+CudaLocalCollectives::Party::Party(Communicator of, std::shared_ptr<CudaMeeting> where, CudaRuntime& runtime, int rank,
                                    std::vector<int> members, Nanos timeout)
-    : meeting(std::move(where)),
+    : communicator(of),
+      meeting(std::move(where)),
       board(meeting->memory(), rank, std::move(members), timeout),
       events(meeting->make_events(runtime)) {}
 
@@ -55,14 +51,9 @@ CudaLocalCollectives::CudaLocalCollectives(CudaDevice& device, const CudaMeeting
       exceptions_at_birth_(std::uncaught_exceptions()),
       compute_memory_(device, Lane::kCompute),
       gather_memory_(device, Lane::kAllGather) {
-  SHARDSCOPE_CHECK(meetings.shard != nullptr, "no meeting of the shard group");
-  const int shard = meetings.shard->ranks(), group = rank / shard, place = rank % shard;
-  shard_ = join(meetings.shard, 1, group * shard);
-  if (meetings.reduce_scatter) reduce_scatter_ = join(meetings.reduce_scatter, 1, group * shard);
-  if (meetings.replica) replica_ = join(meetings.replica, shard, place);
-  if (meetings.world) world_ = join(meetings.world, 1, 0);
-  if (meetings.regather)
-    regather_ = join(meetings.regather, 1, rank / meetings.regather->ranks() * meetings.regather->ranks());
+  SHARDSCOPE_CHECK(meetings.shard != nullptr, "no meeting of all ranks");
+  join({}, meetings.shard, meetings.shard->ranks());
+  for (const auto& [communicator, meeting] : meetings.others) join(communicator, meeting, meetings.shard->ranks());
   for (const Lane lane : {Lane::kAllGather, Lane::kReduceScatter, Lane::kAllReduce})
     scratch_[static_cast<std::size_t>(lane)] = std::make_unique<LaneScratch>(device, lane);
   full_ = std::make_unique<CudaBuffers>(device, gather_memory_);
@@ -79,39 +70,22 @@ void CudaLocalCollectives::cancel() noexcept {
   device_.quiesce();
 }
 
-std::unique_ptr<CudaLocalCollectives::Party> CudaLocalCollectives::join(const std::shared_ptr<CudaMeeting>& meeting,
-                                                                        int step, int first) {
-  return std::make_unique<Party>(meeting, device_.runtime(), (rank_ - first) / step,
-                                 every(step, first, meeting->ranks()), timeout_);
+void CudaLocalCollectives::join(Communicator c, const std::shared_ptr<CudaMeeting>& meeting, int world) {
+  parties_.push_back(std::make_unique<Party>(c, meeting, device_.runtime(), c.place_of(rank_, world),
+                                             c.members(rank_, world), timeout_));
 }
 
-CudaLocalCollectives::Party* CudaLocalCollectives::party(Communicator c) const {
-  switch (c) {
-    case Communicator::kShard:
-      return shard_.get();
-    case Communicator::kReduceScatter:
-      return reduce_scatter_ ? reduce_scatter_.get() : shard_.get();
-    case Communicator::kReplica:
-      return replica_.get();
-    case Communicator::kWorld:
-      return world_ ? world_.get() : shard_.get();
-    case Communicator::kRegather:
-      return regather_.get();
-  }
-  return nullptr;
-}
-
-int CudaLocalCollectives::group_size(Communicator c) const {
-  const Party* p = party(c);
-  return p != nullptr ? p->board.world() : 1;
+CudaLocalCollectives::Party& CudaLocalCollectives::party(Communicator c) const {
+  const auto at = std::find_if(parties_.begin(), parties_.end(), [c](const auto& p) { return p->communicator == c; });
+  SHARDSCOPE_CHECK(at != parties_.end(), "communicator " + name_of(c));
+  return **at;
 }
 
 void CudaLocalCollectives::enqueue(Lane lane, const CollectiveCall& call) {
-  Party* const p = party(call.communicator);
-  SHARDSCOPE_CHECK(p != nullptr, "communicator " + std::to_string(static_cast<int>(call.communicator)));
-  device_.submit(lane, tag_of(call, p->board.world()), [&](CudaRuntime::Stream stream) {
+  Party& p = party(call.communicator);
+  device_.submit(lane, tag_of(call, p.board.world()), [&](CudaRuntime::Stream stream) {
     try {
-      run(*p, call, lane, stream);
+      run(p, call, lane, stream);
     } catch (const std::exception& e) {
       abort(e.what());
       throw;
@@ -188,8 +162,9 @@ std::vector<std::uint64_t> CudaLocalCollectives::meet(Party& p, std::uint64_t va
 std::vector<std::uint64_t> CudaLocalCollectives::exchange(std::uint64_t value) {
   device_.drain();
   try {
-    if (world_) meet(*shard_, value);
-    return meet(*party(Communicator::kWorld), value);
+    for (const auto& p : parties_)
+      if (p->communicator.role == Communicator::kShard && p->communicator.ranks > 0) meet(*p, value);
+    return meet(*parties_.front(), value);
   } catch (const std::exception& e) {
     abort(e.what());
     throw;
@@ -202,8 +177,7 @@ void CudaLocalCollectives::release(void* p) noexcept {
 }
 
 void CudaLocalCollectives::abort(const std::string& reason) noexcept {
-  for (const auto* p : {&shard_, &reduce_scatter_, &replica_, &world_, &regather_})
-    if (*p) (*p)->board.abort(reason);
+  for (const auto& p : parties_) p->board.abort(reason);
 }
 
 }  // namespace fsdp

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fsdp/comm/collectives.h"
@@ -42,22 +43,22 @@ class CudaMeeting {
   std::deque<Events> events_;
 };
 
-// One of each kind that the plan needs; as HostTransports.
+// One of each communicator that the plan needs; as HostTransports.
 struct CudaMeetings {
-  std::shared_ptr<CudaMeeting> shard, reduce_scatter, replica, world, regather;
+  std::shared_ptr<CudaMeeting> shard;
+  std::vector<std::pair<Communicator, std::shared_ptr<CudaMeeting>>> others;
 };
 
 class CudaLocalCollectives final : public Collectives {
  public:
-  // `rank` of `world`; groups of consecutive ranks share a unit. `device` outlives this.
+  // `device` outlives this.
   CudaLocalCollectives(CudaDevice& device, const CudaMeetings& meetings, int rank, Nanos timeout);
   ~CudaLocalCollectives() override;
   CudaLocalCollectives(const CudaLocalCollectives&) = delete;
   CudaLocalCollectives& operator=(const CudaLocalCollectives&) = delete;
 
   int rank() const override { return rank_; }
-  int world() const override { return party(Communicator::kWorld)->board.world(); }
-  int group_size(Communicator c) const override;
+  int world() const override { return parties_.front()->board.world(); }
   void enqueue(Lane lane, const CollectiveCall& call) override;
   std::vector<std::uint64_t> exchange(std::uint64_t value) override;
   void* allocate(Bytes n) override;
@@ -72,15 +73,16 @@ class CudaLocalCollectives final : public Collectives {
  private:
   // This rank's part in one communicator.
   struct Party {
-    Party(std::shared_ptr<CudaMeeting> meeting, CudaRuntime& runtime, int rank, std::vector<int> members,
-          Nanos timeout);
+    Party(Communicator communicator, std::shared_ptr<CudaMeeting> meeting, CudaRuntime& runtime, int rank,
+          std::vector<int> members, Nanos timeout);
+    const Communicator communicator;
     std::shared_ptr<CudaMeeting> meeting;
     LocalBoard board;
     CudaMeeting::Events& events;
     std::uint64_t calls = 0;
   };
-  std::unique_ptr<Party> join(const std::shared_ptr<CudaMeeting>& meeting, int step, int first);
-  Party* party(Communicator c) const;
+  void join(Communicator c, const std::shared_ptr<CudaMeeting>& meeting, int world);
+  Party& party(Communicator c) const;
   void run(Party& p, const CollectiveCall& call, Lane lane, CudaRuntime::Stream stream);
   void sum(const std::vector<const void*>& in, const CollectiveCall& call, void* out, Dtype out_dtype, float scale,
            bool accumulate, CudaRuntime::Stream stream);
@@ -90,7 +92,7 @@ class CudaLocalCollectives final : public Collectives {
   const int rank_;
   const Nanos timeout_;
   const int exceptions_at_birth_;
-  std::unique_ptr<Party> shard_, reduce_scatter_, replica_, world_, regather_;
+  std::vector<std::unique_ptr<Party>> parties_;  // of all ranks first
   LaneMemory compute_memory_, gather_memory_;
   std::array<std::unique_ptr<LaneScratch>, kLaneCount> scratch_;
   std::unique_ptr<CudaBuffers> full_;

@@ -1,5 +1,6 @@
 #include "fsdp/comm/host_collectives.h"
 
+#include <algorithm>
 #include <exception>
 
 #include "fsdp/core/errors.h"
@@ -24,6 +25,21 @@ SpanKind span_kind(CollectiveKind k) {
 
 }  // namespace
 
+std::string name_of(Communicator c) {
+  if (c.ranks == 0 && c.role == Communicator::kShard) return "world";
+  std::string size;
+  if (c.ranks > 0) size.append(".").append(std::to_string(c.ranks));
+  switch (c.role) {
+    case Communicator::kShard:
+      return "shard" + size;
+    case Communicator::kReduceScatter:
+      return "reduce_scatter" + size;
+    case Communicator::kReplica:
+      return "replica" + size;
+  }
+  return "?";
+}
+
 Bytes full_bytes(const CollectiveCall& call, int group_size) {
   const Bytes bytes = call.count * size_of(call.in_dtype);
   switch (call.kind) {
@@ -44,13 +60,13 @@ WorkTag tag_of(const CollectiveCall& call, int group_size) {
 }
 
 HostCollectives::HostCollectives(HostDevice& device, HostTransports transports)
-    : device_(device), transports_(std::move(transports)), exceptions_at_birth_(std::uncaught_exceptions()) {
-  if (!transports_.shard)
-    throw ConfigError("[comm] no transport for the shard group; give one, of one rank if need be");
-  if (transports_.replica && !transports_.world) {
-    throw ConfigError("[comm] replicas need a transport of the whole world; give one");
-  }
-  if (!device_.shared_channel() && !transports_.reduce_scatter) {
+    : device_(device), exceptions_at_birth_(std::uncaught_exceptions()) {
+  if (!transports.shard) throw ConfigError("[comm] no transport of all ranks; give one, of one rank if need be");
+  members_.push_back({{}, std::move(transports.shard)});
+  for (auto& [communicator, transport] : transports.others) members_.push_back({communicator, std::move(transport)});
+  const bool own = std::any_of(members_.begin(), members_.end(),
+                               [](const Member& m) { return m.communicator.role == Communicator::kReduceScatter; });
+  if (!device_.shared_channel() && !own) {
     throw ConfigError(
         "[comm] a reduce-scatter thread needs a communicator of its own; give one, or use a shared channel");
   }
@@ -62,39 +78,19 @@ HostCollectives::~HostCollectives() {
   device_.cancel();
 }
 
-int HostCollectives::rank() const { return world_transport().rank(); }
-int HostCollectives::world() const { return world_transport().world(); }
-
-int HostCollectives::group_size(Communicator c) const {
-  const Transport* t = transport_of(c);
-  return t != nullptr ? t->world() : 1;
-}
-
-Transport* HostCollectives::transport_of(Communicator c) const {
-  switch (c) {
-    case Communicator::kShard:
-      return transports_.shard.get();
-    case Communicator::kReduceScatter:
-      return transports_.reduce_scatter ? transports_.reduce_scatter.get() : transports_.shard.get();
-    case Communicator::kReplica:
-      return transports_.replica.get();
-    case Communicator::kWorld:
-      return &world_transport();
-    case Communicator::kRegather:
-      return transports_.regather.get();
-  }
-  return nullptr;
+HostCollectives::Member* HostCollectives::find(Communicator c) {
+  for (Member& m : members_)
+    if (m.communicator == c) return &m;
+  return c.role == Communicator::kReduceScatter ? find({Communicator::kShard, c.ranks}) : nullptr;
 }
 
 void HostCollectives::enqueue(Lane lane, const CollectiveCall& call) {
-  Transport* transport = transport_of(call.communicator);
-  SHARDSCOPE_CHECK(transport != nullptr, "communicator " + std::to_string(static_cast<int>(call.communicator)));
+  Member* const member = find(call.communicator);
+  SHARDSCOPE_CHECK(member != nullptr, "communicator " + name_of(call.communicator));
   const int channel = device_.channel_of(lane);
-  for (std::size_t c = 0; c < channel_of_.size(); ++c) {
-    if (transport_of(static_cast<Communicator>(c)) != transport) continue;
-    SHARDSCOPE_CHECK(channel_of_[c] < 0 || channel_of_[c] == channel, "lane " + std::string(name_of(lane)));
-    channel_of_[c] = channel;
-  }
+  SHARDSCOPE_CHECK(member->channel < 0 || member->channel == channel, "lane " + std::string(name_of(lane)));
+  member->channel = channel;
+  Transport* const transport = member->transport.get();
   device_.submit(lane, tag_of(call, transport->world()), [this, transport, call] { return run(*transport, call); });
 }
 
@@ -110,8 +106,9 @@ Nanos HostCollectives::run(Transport& transport, const CollectiveCall& call) {
 std::vector<std::uint64_t> HostCollectives::exchange(std::uint64_t value) {
   device_.drain();
   try {
-    if (transports_.world) transports_.shard->exchange(value);
-    return world_transport().exchange(value);
+    for (const Member& m : members_)
+      if (m.communicator.role == Communicator::kShard && m.communicator.ranks > 0) m.transport->exchange(value);
+    return everybody().exchange(value);
   } catch (const std::exception& e) {
     abort(e.what());
     throw;
@@ -119,10 +116,7 @@ std::vector<std::uint64_t> HostCollectives::exchange(std::uint64_t value) {
 }
 
 void HostCollectives::abort(const std::string& reason) noexcept {
-  for (const auto& t : {&transports_.shard, &transports_.reduce_scatter, &transports_.replica, &transports_.world,
-                        &transports_.regather}) {
-    if (*t) (*t)->abort(reason);
-  }
+  for (const Member& m : members_) m.transport->abort(reason);
 }
 
 }  // namespace fsdp

@@ -100,22 +100,14 @@ NcclCollectives::NcclCollectives(CudaDevice& device, NcclLibrary& nccl, std::uni
       control_(std::move(control)),
       options_(options),
       exceptions_at_birth_(std::uncaught_exceptions()),
-      world_(make_world()),
       compute_memory_(device, Lane::kCompute) {
   for (const Lane lane : {Lane::kAllGather, Lane::kReduceScatter, Lane::kAllReduce})
     scratch_[static_cast<std::size_t>(lane)] = std::make_unique<LaneScratch>(device, lane);
-  const int ranks = options.shard_ranks > 0 ? options.shard_ranks : world();
-  const int group = rank() / ranks, place = rank() % ranks, groups = world() / ranks;
-  if (groups > 1) {
-    shard_ = split("shard", group, {place, ranks});
-    replica_ = split("replica", place, {group, groups});
-  }
-  if (options.own_reduce_scatter) reduce_scatter_ = split("reduce_scatter", group, {place, ranks});
-  if (const int n = options.regather_ranks; n > 0) regather_ = split("regather", rank() / n, {rank() % n, n});
+  members_.push_back({{}, make_world()});
+  for (const Communicator c : options.communicators) members_.push_front({c, split(c)});
   if (options.registered_buffers) {
     std::vector<NcclCommunicator*> all;
-    for (NcclCommunicator* c : communicators())
-      if (c != nullptr) all.push_back(c);
+    for (const Member& m : members_) all.push_back(m.comm.get());
     source_ = std::make_unique<Registered>(nccl, std::move(all));
     flat_ = std::make_unique<CudaBuffers>(device, *source_);
   } else {
@@ -137,19 +129,13 @@ NcclCollectives::~NcclCollectives() {
   full_.reset();
   flat_.reset();
   if (!orderly) return;
-  for (NcclCommunicator* c : communicators())
-    if (c != nullptr) c->close();
-}
-
-std::array<NcclCommunicator*, 5> NcclCollectives::communicators() const {
-  return {regather_.get(), replica_.get(), reduce_scatter_.get(), shard_.get(), world_.get()};
+  for (const Member& m : members_) m.comm->close();
 }
 
 void NcclCollectives::cancel() noexcept {
   device_.poison(std::make_exception_ptr(CommError("[nccl] the collectives were cancelled; see the first error")));
   // Streams stand still behind a collective that will never end: aborting lets them go on.
-  for (NcclCommunicator* c : communicators())
-    if (c != nullptr) c->abort();
+  for (const Member& m : members_) m.comm->abort();
   device_.quiesce();
 }
 
@@ -180,52 +166,37 @@ std::unique_ptr<NcclCommunicator> NcclCollectives::make_world() {
   }
 }
 
-std::unique_ptr<NcclCommunicator> NcclCollectives::split(const std::string& role, int color,
-                                                         NcclCommunicator::Place place) {
+std::unique_ptr<NcclCommunicator> NcclCollectives::split(Communicator c) {
   try {
-    return std::make_unique<NcclCommunicator>(*world_, color, rank(), place, setup(role));
+    const NcclCommunicator::Place place{c.place_of(rank(), world()), c.size(world())};
+    return std::make_unique<NcclCommunicator>(*members_.back().comm, c.set_of(rank(), world()), rank(), place,
+                                              setup(name_of(c)));
   } catch (const std::exception& e) {
     control_->abort(e.what());
     throw;
   }
 }
 
-NcclCommunicator* NcclCollectives::communicator(Communicator c) const {
-  switch (c) {
-    case Communicator::kShard:
-      return shard_ ? shard_.get() : world_.get();
-    case Communicator::kReduceScatter:
-      return reduce_scatter_ ? reduce_scatter_.get() : communicator(Communicator::kShard);
-    case Communicator::kReplica:
-      return replica_.get();
-    case Communicator::kWorld:
-      return world_.get();
-    case Communicator::kRegather:
-      return regather_.get();
-  }
-  return nullptr;
-}
-
-int NcclCollectives::group_size(Communicator c) const {
-  const NcclCommunicator* comm = communicator(c);
-  return comm != nullptr ? comm->ranks() : 1;
+NcclCollectives::Member& NcclCollectives::member(Communicator c) {
+  const auto at = std::find_if(members_.begin(), members_.end(), [c](const Member& m) { return m.communicator == c; });
+  SHARDSCOPE_CHECK(at != members_.end(), "communicator " + name_of(c));
+  return *at;
 }
 
 void NcclCollectives::enqueue(Lane lane, const CollectiveCall& call) {
-  NcclCommunicator* const comm = communicator(call.communicator);
-  SHARDSCOPE_CHECK(comm != nullptr, "communicator " + std::to_string(static_cast<int>(call.communicator)));
+  Member& with = member(call.communicator);
   CallRecord record;
   record.kind = call.kind, record.unit = call.unit, record.count = call.count;
   record.in_dtype = call.in_dtype, record.out_dtype = call.out_dtype;
-  record.number = ++calls_[static_cast<std::size_t>(call.communicator)];
-  device_.submit(lane, tag_of(call, comm->ranks()), [&](CudaRuntime::Stream stream) {
+  record.number = ++with.calls;
+  device_.submit(lane, tag_of(call, with.comm->ranks()), [&](CudaRuntime::Stream stream) {
     try {
-      run(*comm, call, lane, stream);
+      run(*with.comm, call, lane, stream);
     } catch (const std::exception& e) {
       abort(e.what());
       throw;
     }
-    in_flight_.push_back({device_.record(lane), call.communicator, record});
+    in_flight_.push_back({device_.record(lane), record});
     if (in_flight_.size() > kInFlight) in_flight_.pop_front();
   });
 }
@@ -324,8 +295,7 @@ void NcclCollectives::compare(const CallRecord& mine) {
 void NcclCollectives::check() {
   try {
     control_->check();
-    for (NcclCommunicator* c : communicators())
-      if (c != nullptr) c->check();
+    for (const Member& m : members_) m.comm->check();
   } catch (const std::exception& e) {
     abort(e.what());
     device_.poison(std::current_exception());

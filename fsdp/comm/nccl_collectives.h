@@ -23,11 +23,9 @@
 namespace fsdp {
 
 struct NcclOptions {
-  int shard_ranks = 0;     // consecutive ranks that share a unit; 0: the world
-  int regather_ranks = 0;  // of the smaller groups that keep copies; 0: none
-  bool own_reduce_scatter = false;
-  int min_ctas = 0, max_ctas = 0;   // 0: NCCL's choice
-  bool registered_buffers = false;  // flat buffers from ncclMemAlloc, registered with the communicators
+  std::vector<Communicator> communicators;  // besides that of all ranks
+  int min_ctas = 0, max_ctas = 0;           // 0: NCCL's choice
+  bool registered_buffers = false;          // flat buffers from ncclMemAlloc, registered with the communicators
   Nanos timeout = 60'000'000'000;
 };
 
@@ -47,7 +45,6 @@ class NcclCollectives final : public Collectives, private CudaDevice::Watcher {
 
   int rank() const override { return control_->rank(); }
   int world() const override { return control_->world(); }
-  int group_size(Communicator c) const override;
   void enqueue(Lane lane, const CollectiveCall& call) override;
   std::vector<std::uint64_t> exchange(std::uint64_t value) override;
 
@@ -66,16 +63,19 @@ class NcclCollectives final : public Collectives, private CudaDevice::Watcher {
  private:
   struct InFlight {
     Event done;
-    Communicator communicator;
     CallRecord record;
+  };
+  struct Member {
+    Communicator communicator;
+    std::unique_ptr<NcclCommunicator> comm;
+    std::uint64_t calls = 0;
   };
   class Registered;
 
   std::unique_ptr<NcclCommunicator> make_world();
-  std::unique_ptr<NcclCommunicator> split(const std::string& role, int color, NcclCommunicator::Place place);
+  std::unique_ptr<NcclCommunicator> split(Communicator c);
   NcclCommunicator::Setup setup(const std::string& role) const;
-  NcclCommunicator* communicator(Communicator c) const;
-  std::array<NcclCommunicator*, 5> communicators() const;  // children first; null where there is none
+  Member& member(Communicator c);
   LaneScratch& scratch(Lane lane) { return *scratch_[static_cast<std::size_t>(lane)]; }
   void run(NcclCommunicator& comm, const CollectiveCall& call, Lane lane, CudaRuntime::Stream stream);
   void reduce(NcclCommunicator& comm, const CollectiveCall& call, Lane lane, CudaRuntime::Stream stream);
@@ -91,8 +91,7 @@ class NcclCollectives final : public Collectives, private CudaDevice::Watcher {
   const std::unique_ptr<Transport> control_;
   const NcclOptions options_;
   const int exceptions_at_birth_;
-  std::unique_ptr<NcclCommunicator> world_, shard_, reduce_scatter_, replica_, regather_;
-  std::array<std::uint64_t, 5> calls_{};
+  std::deque<Member> members_;  // of all ranks last, after what is split from it
   std::uint64_t exchanges_ = 0;
   std::deque<InFlight> in_flight_;                                // the last ones issued
   std::array<std::unique_ptr<LaneScratch>, kLaneCount> scratch_;  // of comm lanes

@@ -15,7 +15,7 @@ class NcclCommunicator {
     int rank = 0, ranks = 1;
   };
   struct Setup {
-    NcclLibrary::Config config;  // its name is the communicator's role: "shardscope.shard"
+    NcclLibrary::Config config;  // its name tells the communicator: "shardscope.shard.8"
     Nanos timeout = 0;
     std::function<void()> watch;  // called now and then while waiting; throws what makes waiting useless
   };

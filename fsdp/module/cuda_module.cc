@@ -41,18 +41,13 @@ class World final : public CudaWorld, private TensorDevice {
     if (o.wire_bytes_per_second > 0) {
       emulated_ = std::make_unique<CudaEmulatedCollectives>(
           device_, CudaEmulatedCollectives::Options{.world = o.world,
-                                                    .shard_ranks = o.shard_ranks,
-                                                    .regather_ranks = o.regather_ranks,
                                                     .wire = {o.wire_latency, o.wire_bytes_per_second},
-                                                    .blocks = o.max_ctas > 0 ? o.max_ctas : kEmulatedBlocks,
-                                                    .own_reduce_scatter = o.own_reduce_scatter});
+                                                    .blocks = o.max_ctas > 0 ? o.max_ctas : kEmulatedBlocks});
       return;
     }
     nccl_ = make_linked_nccl();
     collectives_ = std::make_unique<NcclCollectives>(device_, *nccl_, std::move(control),
-                                                     NcclOptions{.shard_ranks = o.shard_ranks,
-                                                                 .regather_ranks = o.regather_ranks,
-                                                                 .own_reduce_scatter = o.own_reduce_scatter,
+                                                     NcclOptions{.communicators = o.communicators,
                                                                  .min_ctas = o.min_ctas,
                                                                  .max_ctas = o.max_ctas,
                                                                  .registered_buffers = o.registered_buffers,

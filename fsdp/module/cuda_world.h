@@ -16,10 +16,9 @@ namespace fsdp {
 
 struct CudaWorldOptions {
   int rank = 0, world = 1;
-  int local_rank = 0;     // which GPU of this machine
-  bool launched = false;  // by a launcher, which may show each rank its own GPU alone
-  int shard_ranks = 0, regather_ranks = 0;
-  bool own_reduce_scatter = false;
+  int local_rank = 0;                       // which GPU of this machine
+  bool launched = false;                    // by a launcher, which may show each rank its own GPU alone
+  std::vector<Communicator> communicators;  // besides that of all ranks
   int min_ctas = 0, max_ctas = 0;
   bool registered_buffers = false;
   Nanos timeout = 0;

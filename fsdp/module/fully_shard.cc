@@ -19,7 +19,6 @@ class ShardedModel::Impl {
       : units_(root, plan, options, collectives),
         scheduler_(units_.traits(), options.scheduler, device, collectives, units_, meter),
         meter_(meter) {
-    check_communicators(options.scheduler, collectives.world());
     if (meter != nullptr) meter->set_unit_namer(&Impl::unit_name, this);
     const std::vector<Module*> modules = modules_of(root);
     for (UnitId u = 0; u < units_.count(); ++u) {
@@ -103,16 +102,6 @@ class ShardedModel::Impl {
     }
     for (const auto& p : units_.at(u).parameters) p->set({});
     scheduler_.post_forward(u);
-  }
-
-  // A communicator runs on one thread; reduce-scatters of their own have another one than the world's gathers.
-  void check_communicators(const SchedulerOptions& o, int world) const {
-    if (!o.own_reduce_scatter_communicator) return;
-    for (UnitId u = 0; u < units_.count(); ++u)
-      if (units_.at(u).communicator == Communicator::kWorld && units_.at(u).layout.world == world && world > 1)
-        throw ConfigError("[reduce_scatter_communicator] unit " + units_.at(u).spec.name +
-                          " is shared by the world beside hybrid units, and has no reduce-scatter communicator of its "
-                          "own; use shared");
   }
 
   static std::string unit_name(const void* self, UnitId u) {

@@ -95,7 +95,6 @@ double ShardedOptimizer::square_sum() const {
 double ShardedOptimizer::clip_scale(double square_sum) {
   CollectiveCall call;
   call.kind = CollectiveKind::kAllReduce;
-  call.communicator = Communicator::kWorld;
   call.pass = Pass::kOptimizer;
   call.count = 1;
   if (norm_.is_cpu()) {

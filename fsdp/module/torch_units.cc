@@ -25,12 +25,11 @@ TorchUnits::TorchUnits(Module& root, const UnitPlan& plan, const ShardedModelOpt
     : options_(options), collectives_(collectives) {
   const auto parameters = parameters_of(root);
   const ModuleTree tree = tree_of(root);
-  const PlanGroups groups = groups_of(plan, collectives.world());
   units_.resize(plan.units.size());
-  for (std::size_t u = 0; u < units_.size(); ++u) build(units_[u], plan.units[u], tree, groups, parameters);
+  for (std::size_t u = 0; u < units_.size(); ++u) build(units_[u], plan.units[u], tree, parameters);
 }
 
-void TorchUnits::build(Unit& unit, const UnitSpec& spec, const ModuleTree& tree, const PlanGroups& groups,
+void TorchUnits::build(Unit& unit, const UnitSpec& spec, const ModuleTree& tree,
                        const std::vector<std::shared_ptr<Parameter>>& parameters) {
   const int world = collectives_.world();
   unit.spec = spec;
@@ -39,7 +38,7 @@ void TorchUnits::build(Unit& unit, const UnitSpec& spec, const ModuleTree& tree,
   unit.traits = unit_traits(spec, unit_bytes(spec, tree, world, 0), world);
   unit.kept_over = reshard_ranks(spec, world);
   unit.rank = collectives_.rank() % unit.layout.world;
-  unit.communicator = unit.layout.world == groups.shard ? Communicator::kShard : Communicator::kWorld;
+  if (unit.traits.replicates) unit.communicator.ranks = unit.layout.world;
   for (ParameterId p : spec.parameters) {
     unit.parameters.push_back(parameters.at(static_cast<std::size_t>(p)));
     if (unit.parameters.back()->trainable) unit.trainable.push_back(unit.parameters.size() - 1);
@@ -261,7 +260,7 @@ CollectiveCall TorchUnits::all_gather_call(UnitId u) {
   const bool from_group = unit.group_shard.defined();
   CollectiveCall c;
   c.kind = CollectiveKind::kAllGather;
-  c.communicator = from_group ? Communicator::kRegather : unit.communicator;
+  c.communicator = from_group ? Communicator(Communicator::kShard, unit.kept_over) : unit.communicator;
   c.unit = u;
   c.in_dtype = c.out_dtype = unit.spec.options.param_dtype;
   c.count = from_group ? unit.layout.flat / unit.kept_over : unit.layout.shard;
@@ -280,7 +279,7 @@ CollectiveCall TorchUnits::reduce_call(UnitId u) {
   c.unit = u;
   c.scale = 1.0f / static_cast<float>(collectives_.world());
   c.kind = unit.traits.all_reduces ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter;
-  c.communicator = unit.traits.all_reduces ? Communicator::kWorld : unit.communicator;
+  c.communicator = unit.communicator;
   c.in_dtype = unit.spec.options.reduce_dtype;
   c.count = unit.gradients.layout.shard;
   const bool had_sum = std::exchange(unit.has_sum, true), apart = unit.group_sum.defined();
@@ -299,7 +298,7 @@ CollectiveCall TorchUnits::replica_call(UnitId u) {
   const Unit& unit = at(u);
   CollectiveCall c;
   c.kind = CollectiveKind::kAllReduce;
-  c.communicator = Communicator::kReplica;
+  c.communicator = {Communicator::kReplica, unit.communicator.ranks};
   c.unit = u;
   c.in_dtype = unit.spec.options.reduce_dtype;
   c.count = unit.gradients.layout.shard;

@@ -18,9 +18,9 @@ class TorchUnits final : public UnitMemory {
     ShardLayout layout;
     GradientLayout gradients;
     UnitTraits traits;
-    Communicator communicator = Communicator::kShard;  // of the ranks that share the unit
-    int rank = 0;                                      // this rank's place among them
-    int kept_over = 0;                                 // ranks of the smaller group that keeps a copy after forward
+    Communicator communicator;  // of the ranks that share the unit
+    int rank = 0;               // this rank's place among them
+    int kept_over = 0;          // ranks of the smaller group that keeps a copy after forward
     std::vector<std::shared_ptr<Parameter>> parameters;
     std::vector<std::size_t> trainable;  // of them, in order: what autograd hands over
     at::Tensor shard;                    // this rank's part, fp32; of a unit that is whole on every rank, all of it
@@ -61,7 +61,7 @@ class TorchUnits final : public UnitMemory {
   CollectiveCall replica_call(UnitId u) override;
 
  private:
-  void build(Unit& unit, const UnitSpec& spec, const ModuleTree& tree, const PlanGroups& groups,
+  void build(Unit& unit, const UnitSpec& spec, const ModuleTree& tree,
              const std::vector<std::shared_ptr<Parameter>>& parameters);
   void make_views(Unit& unit) const;
   void fill_shard(Unit& unit) const;

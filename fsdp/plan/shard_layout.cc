@@ -1,6 +1,7 @@
 #include "fsdp/plan/shard_layout.h"
 
 #include <algorithm>
+#include <set>
 
 #include "fsdp/core/errors.h"
 
@@ -117,21 +118,16 @@ int reshard_ranks(const UnitSpec& unit, int world) {
 }
 
 PlanGroups groups_of(const UnitPlan& plan, int world) {
-  const auto agree = [](int& size, int wanted, const UnitSpec& unit, const char* setting) {
-    if (size != 0 && size != wanted)
-      throw ConfigError("[" + std::string(setting) + "] unit " + unit.name + " asks for groups of " +
-                        std::to_string(wanted) + ", another for " + std::to_string(size) + "; use one size in a plan");
-    size = wanted;
-  };
+  std::set<int> shard, regather;
   PlanGroups groups;
-  int hybrid = 0;
   for (const UnitSpec& unit : plan.units) {
     const int ranks = shard_ranks(unit, world);
-    if (ranks > 1 && ranks < world) agree(hybrid, ranks, unit, "strategy");
-    if (const int kept = reshard_ranks(unit, world); kept > 0)
-      agree(groups.regather, kept, unit, "reshard_after_forward");
+    if (ranks > 1 && ranks < world) shard.insert(ranks);
+    if (ranks == world) groups.world = true;
+    if (const int kept = reshard_ranks(unit, world); kept > 0) regather.insert(kept);
   }
-  groups.shard = hybrid > 0 ? hybrid : world;
+  groups.shard.assign(shard.begin(), shard.end());
+  groups.regather.assign(regather.begin(), regather.end());
   return groups;
 }
 

@@ -55,13 +55,12 @@ int shard_ranks(const UnitSpec& unit, int world);
 // Ranks that keep a copy among them between forward and backward (reshard_after_forward by a group size); 0: none.
 int reshard_ranks(const UnitSpec& unit, int world);
 
-// Groups of consecutive ranks that a plan asks for: one size for its hybrid units, one for its reshard groups.
+// Groups of consecutive ranks, smaller than the world, that a plan asks for: their sizes, ascending.
 struct PlanGroups {
-  int shard = 1;  // ranks of the shard group: the hybrid units' group, or the world. Others than hybrid units use the
-                  // world's communicator
-  int regather = 0;  // ranks of the reshard group; 0: the plan has none
+  bool world = false;         // there are units that all ranks share
+  std::vector<int> shard;     // groups that share units (hybrid)
+  std::vector<int> regather;  // groups that keep copies after forward
 };
-// Throws ConfigError where units ask for different sizes.
 PlanGroups groups_of(const UnitPlan& plan, int world);
 
 // Of all parameters of the unit.

@@ -29,8 +29,8 @@ void Scheduler::State::reduce(UnitId u) {
   const Lane lane = unit.traits.all_reduces ? Lane::kAllReduce : Lane::kReduceScatter;
   wait(lane, record(Lane::kCompute));
   CollectiveCall call = memory.reduce_call(u);
-  if (options.own_reduce_scatter_communicator && call.communicator == Communicator::kShard)
-    call.communicator = Communicator::kReduceScatter;
+  if (options.own_reduce_scatter_communicator && lane == Lane::kReduceScatter)
+    call.communicator.role = Communicator::kReduceScatter;
   send(u, lane, slot, call);
   reduces.push_back({u, slot, record(lane)});
   if (across) replicate(u, reduces.back().done);

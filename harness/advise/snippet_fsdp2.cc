@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
+#include <string>
+
 #include "harness/advise/snippet.h"
 
 namespace harness {
@@ -18,7 +21,7 @@ std::string mesh_of(const fsdp::UnitOptions& o) {
       return "replicas";
     case fsdp::Strategy::kHybridShard:
     case fsdp::Strategy::kHybridShardZero2:
-      return "hybrid";
+      return fmt::format("hybrid{}", o.group);
     default:
       return "mesh";
   }
@@ -49,21 +52,21 @@ std::vector<std::string> notes_of(const Policy& p) {
 
 std::vector<std::string> mesh_lines(const Policy& p) {
   bool plain = root_unit(p.plan) == nullptr && mesh_of(root_options(p)) == "mesh", replicas = false;
-  int group = 0;
+  std::map<std::string, int> hybrid;  // name of the mesh, ranks of a group
   for (const fsdp::UnitSpec& u : p.plan.units) {
     const std::string mesh = mesh_of(u.options);
     plain = plain || mesh == "mesh";
     replicas = replicas || mesh == "replicas";
-    if (mesh == "hybrid") group = u.options.group;
+    if (mesh.starts_with("hybrid")) hybrid[mesh] = u.options.group;
   }
   std::vector<std::string> lines = {"world = torch.distributed.get_world_size()"};
   if (plain) lines.push_back("mesh = init_device_mesh(device_type, (world,))");
   if (replicas)
     lines.push_back(
         "replicas = init_device_mesh(device_type, (world, 1), mesh_dim_names=(\"replicate\", \"shard\"))  # no_shard");
-  if (group > 0)
+  for (const auto& [name, group] : hybrid)
     lines.push_back(fmt::format(
-        "hybrid = init_device_mesh(device_type, (world // {0}, {0}), mesh_dim_names=(\"replicate\", \"shard\"))",
+        "{0} = init_device_mesh(device_type, (world // {1}, {1}), mesh_dim_names=(\"replicate\", \"shard\"))", name,
         group));
   return lines;
 }

@@ -50,7 +50,7 @@ void check_support(const CaseSettings& c, bool plan) {
   }
 }
 
-// Group sizes must divide the ranks they are cut from, and a plan has one of each kind.
+// Group sizes must divide the ranks they are cut from.
 void check_groups(const CaseSettings& c) {
   fsdp::UnitPlan units;
   const auto add = [&](const std::string& name, const fsdp::UnitOptions& o) {

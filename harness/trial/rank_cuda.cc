@@ -7,6 +7,7 @@
 #include "fsdp/core/errors.h"
 #include "fsdp/module/cuda_world.h"
 #include "fsdp/plan/shard_layout.h"
+#include "fsdp/schedule/communicators.h"
 #include "harness/trial/rank_backend.h"
 #include "harness/trial/rank_transports.h"
 
@@ -33,15 +34,13 @@ std::unique_ptr<fsdp::CudaModule> open_module() {
 
 fsdp::CudaWorldOptions options_of(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges) {
   const CaseSettings& c = job.settings;
-  const fsdp::PlanGroups groups = fsdp::groups_of(plan, job.world);
   const CtaLimits ctas = nccl_ctas_of(c);
   const Wire wire = wire_of(c);
   fsdp::CudaWorldOptions o;
   o.rank = job.rank, o.world = job.world;
   o.launched = job.local_rank >= 0;
   o.local_rank = o.launched ? job.local_rank : job.rank;
-  o.shard_ranks = groups.shard, o.regather_ranks = groups.regather;
-  o.own_reduce_scatter = own_reduce_scatter(c);
+  o.communicators = fsdp::communicators_of(fsdp::groups_of(plan, job.world), own_reduce_scatter(c));
   o.min_ctas = ctas.min, o.max_ctas = ctas.max;
   o.registered_buffers = c.nccl_buffers == "registered";
   o.timeout = step_timeout_of(c);
@@ -57,8 +56,7 @@ class CudaBackend final : public RankBackend {
   CudaBackend(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges)
       : module_(open_module()), emulated_(wire_of(job.settings).on) {
     if (!emulated_) maker_ = std::make_unique<TransportMaker>(job, step_timeout_of(job.settings) + kDeviceSlack);
-    world_ =
-        module_->open(options_of(job, plan, ranges), emulated_ ? nullptr : maker_->make_groups("control", job.world));
+    world_ = module_->open(options_of(job, plan, ranges), emulated_ ? nullptr : maker_->make("control", {}));
   }
   fsdp::Device& device() override { return world_->device(); }
   fsdp::Collectives& collectives() override { return world_->collectives(); }

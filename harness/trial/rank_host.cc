@@ -2,6 +2,7 @@
 #include "fsdp/comm/host_collectives.h"
 #include "fsdp/device/host/host_device.h"
 #include "fsdp/plan/shard_layout.h"
+#include "fsdp/schedule/communicators.h"
 #include "harness/trial/rank_backend.h"
 #include "harness/trial/rank_transports.h"
 
@@ -9,15 +10,11 @@ namespace harness {
 namespace {
 
 fsdp::HostTransports make_transports(const RankJob& job, const fsdp::UnitPlan& plan, TransportMaker& maker) {
-  const fsdp::PlanGroups groups = fsdp::groups_of(plan, job.world);
   fsdp::HostTransports t;
-  t.shard = maker.make_groups("shard", groups.shard);
-  if (own_reduce_scatter(job.settings)) t.reduce_scatter = maker.make_groups("reduce_scatter", groups.shard);
-  if (groups.shard < job.world) {
-    t.replica = maker.make_across("replica", groups.shard);
-    t.world = maker.make_groups("world", job.world);
-  }
-  if (groups.regather > 0) t.regather = maker.make_groups("regather", groups.regather);
+  t.shard = maker.make(fsdp::name_of(fsdp::Communicator()), {});
+  for (const fsdp::Communicator c :
+       fsdp::communicators_of(fsdp::groups_of(plan, job.world), own_reduce_scatter(job.settings)))
+    t.others.emplace_back(c, maker.make(fsdp::name_of(c), c));
   return t;
 }
 

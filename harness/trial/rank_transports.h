@@ -22,12 +22,7 @@ class TransportMaker {
   // Meets rank 0 if the ranks meet at a rendezvous. `timeout`: of every wait of the transports.
   TransportMaker(const RankJob& job, fsdp::Nanos timeout);
 
-  // The communicator of `members`, one of which is this rank. `index` of `groups` disjoint ones that are made at once.
-  std::unique_ptr<fsdp::Transport> make(const std::string& name, std::vector<int> members, int index, int groups);
-  // Of `ranks` consecutive ranks each.
-  std::unique_ptr<fsdp::Transport> make_groups(const std::string& name, int ranks);
-  // Across groups of `ranks` consecutive ranks.
-  std::unique_ptr<fsdp::Transport> make_across(const std::string& name, int ranks);
+  std::unique_ptr<fsdp::Transport> make(const std::string& name, fsdp::Communicator c);
 
  private:
   const RankJob& job_;

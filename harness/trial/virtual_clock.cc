@@ -20,28 +20,29 @@ fsdp::Nanos arrival_wait(const ArrivalSkew& skew, int count, int stride) {
   return std::max<fsdp::Nanos>(0, last - own);
 }
 
-VirtualClock::VirtualClock(const CostModel& model, const WorldGroups& groups, const VirtualWire& wire,
-                           const ArrivalSkew& skew, fsdp::VirtualDevice& device)
+VirtualClock::VirtualClock(const CostModel& model, int world, const VirtualWire& wire, const ArrivalSkew& skew,
+                           fsdp::VirtualDevice& device)
     : model_(model),
-      groups_(groups),
+      world_(world),
       wire_(wire),
       skew_(skew),
       device_(device),
       contention_(model.hardware().contention) {}
 
-int VirtualClock::group_size(fsdp::Communicator c) const {
-  if (c == fsdp::Communicator::kShard || c == fsdp::Communicator::kReduceScatter) return groups_.shard;
-  if (c == fsdp::Communicator::kReplica) return groups_.world / groups_.shard;
-  return c == fsdp::Communicator::kWorld ? groups_.world : groups_.regather;
+int VirtualClock::channel_of(fsdp::Communicator c) {
+  const auto at = std::find(channels_.begin(), channels_.end(), c);
+  const auto channel = at - channels_.begin();
+  if (at == channels_.end()) channels_.push_back(c);
+  return static_cast<int>(channel);
 }
 
 GroupShape VirtualClock::shape_of(fsdp::Communicator c) const {
   const Topology& t = model_.topology();
-  return c == fsdp::Communicator::kReplica ? t.replica(groups_.shard) : t.shard(group_size(c));
+  return c.role == fsdp::Communicator::kReplica ? t.replica(c.ranks) : t.shard(group_size(c));
 }
 
 fsdp::Nanos VirtualClock::wait_for_last(fsdp::Communicator c) const {
-  return arrival_wait(skew_, group_size(c), c == fsdp::Communicator::kReplica ? groups_.shard : 1);
+  return arrival_wait(skew_, group_size(c), c.role == fsdp::Communicator::kReplica ? c.ranks : 1);
 }
 
 void VirtualClock::begin_step() {
@@ -87,7 +88,7 @@ void VirtualClock::enqueue(fsdp::Lane lane, const fsdp::CollectiveCall& call) {
   device_.host_work(nanos(model_.hardware().collective_us));
   fsdp::WorkTag tag = fsdp::tag_of(call, ranks);
   tag.bytes = full;
-  device_.charge(lane, tag, cost, static_cast<int>(call.communicator));
+  device_.charge(lane, tag, cost, channel_of(call.communicator));
   const fsdp::Nanos end = device_.lane_free(lane);
   const fsdp::Nanos inside = model_.inside_node(call.kind, travelling, shape_of(call.communicator));
   if (cost > 0) contention_.communication(end - cost, end, static_cast<double>(inside) / static_cast<double>(cost));

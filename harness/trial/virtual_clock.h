@@ -12,13 +12,6 @@
 
 namespace harness {
 
-// Sizes of the groups that the communicators of a case connect, and where they are.
-struct WorldGroups {
-  int world = 1;
-  int shard = 1;     // consecutive ranks
-  int regather = 1;  // consecutive ranks inside the shard group
-};
-
 // Emulated wire of a case: a call takes at least this long, whatever the hardware.
 struct VirtualWire {
   bool on = false;
@@ -34,15 +27,14 @@ fsdp::Nanos arrival_wait(const ArrivalSkew& skew, int count, int stride);
 
 class VirtualClock final : public OpObserver, public fsdp::Collectives {
  public:
-  VirtualClock(const CostModel& model, const WorldGroups& groups, const VirtualWire& wire, const ArrivalSkew& skew,
+  VirtualClock(const CostModel& model, int world, const VirtualWire& wire, const ArrivalSkew& skew,
                fsdp::VirtualDevice& device);
 
   void begin_step();
   void ran(const OpCall& call) override;
 
   int rank() const override { return 0; }
-  int world() const override { return groups_.world; }
-  int group_size(fsdp::Communicator c) const override;
+  int world() const override { return world_; }
   void enqueue(fsdp::Lane lane, const fsdp::CollectiveCall& call) override;
   std::vector<std::uint64_t> exchange(std::uint64_t value) override { return {value}; }
   void* allocate(fsdp::Bytes) override { return nullptr; }
@@ -51,14 +43,16 @@ class VirtualClock final : public OpObserver, public fsdp::Collectives {
  private:
   fsdp::Nanos wait_for_last(fsdp::Communicator c) const;
   GroupShape shape_of(fsdp::Communicator c) const;
+  int channel_of(fsdp::Communicator c);
   fsdp::Nanos once_per_pass();
 
   const CostModel& model_;
-  const WorldGroups groups_;
+  const int world_;
   const VirtualWire wire_;
   const ArrivalSkew skew_;
   fsdp::VirtualDevice& device_;
   Contention contention_;
+  std::vector<fsdp::Communicator> channels_;  // the device's channels, by number
   std::vector<std::array<bool, 4>> entered_;  // by unit and pass, of this step
   bool optimizing_ = false;
 };

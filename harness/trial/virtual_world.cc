@@ -20,15 +20,6 @@ std::vector<std::string> names_of(const fsdp::UnitPlan& plan) {
   return names;
 }
 
-WorldGroups groups_of(const CaseSettings& c, const fsdp::UnitPlan& plan) {
-  WorldGroups g{c.world, c.world, 1};
-  for (const fsdp::UnitSpec& unit : plan.units) {
-    if (unit.options.group > 0) g.shard = unit.options.group;
-    if (unit.options.reshard_group > 1) g.regather = unit.options.reshard_group;
-  }
-  return g;
-}
-
 VirtualWire virtual_wire(const CaseSettings& c) {
   const Wire w = wire_of(c);
   return {w.on, w.latency_ns, static_cast<std::int64_t>(w.bytes_per_second)};
@@ -98,8 +89,7 @@ class VirtualWorld {
       : model_(cost_model_of(job.settings)),
         plan_(plan_of(job.settings)),
         device_(device_options(model_.hardware())),
-        clock_(model_, groups_of(job.settings, plan_), virtual_wire(job.settings), arrival_skew_of(job.settings),
-               device_),
+        clock_(model_, job.settings.world, virtual_wire(job.settings), arrival_skew_of(job.settings), device_),
         watched_(clock_, progress),
         progress_(progress),
         allocator_(std::max<fsdp::Bytes>(0, memory_budget_of(job.settings))) {

@@ -17,10 +17,11 @@ using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
 constexpr Wire kWire{50'000, 10'000'000'000};
+constexpr Communicator kPairs{Communicator::kShard, 2}, kWorld;
 
 class Emulated : public ::testing::Test {
  protected:
-  explicit Emulated(CudaEmulatedCollectives::Options options = {.world = 4, .shard_ranks = 2, .wire = kWire})
+  explicit Emulated(CudaEmulatedCollectives::Options options = {.world = 4, .wire = kWire})
       : device_(fake_.runtime(0), {}), comm_(device_, options) {}
   CollectiveCall call(CollectiveKind kind, Communicator c, const float* in, float* out, Count n) {
     CollectiveCall x;
@@ -33,17 +34,17 @@ class Emulated : public ::testing::Test {
 };
 
 TEST_F(Emulated, EveryRankIsTakenToHoldWhatThisOneHolds) {
-  EXPECT_EQ(comm_.group_size(Communicator::kShard), 2);
-  EXPECT_EQ(comm_.group_size(Communicator::kReplica), 2);
+  EXPECT_EQ(comm_.group_size(kPairs), 2);
+  EXPECT_EQ(comm_.group_size({Communicator::kReplica, 2}), 2);
   EXPECT_EQ(comm_.world(), 4);
   const float shard[] = {1, 2, 3};
   float full[6] = {}, part[3] = {10, 10, 10}, whole[2] = {5, 6};
-  comm_.enqueue(Lane::kAllGather, call(CollectiveKind::kAllGather, Communicator::kShard, shard, full, 3));
+  comm_.enqueue(Lane::kAllGather, call(CollectiveKind::kAllGather, kPairs, shard, full, 3));
   device_.wait(Lane::kReduceScatter, device_.record(Lane::kAllGather));
-  CollectiveCall reduce = call(CollectiveKind::kReduceScatter, Communicator::kShard, full, part, 3);
+  CollectiveCall reduce = call(CollectiveKind::kReduceScatter, kPairs, full, part, 3);
   reduce.scale = 0.25f, reduce.accumulate = true;
   comm_.enqueue(Lane::kReduceScatter, reduce);
-  comm_.enqueue(Lane::kAllReduce, call(CollectiveKind::kAllReduce, Communicator::kWorld, whole, whole, 2));
+  comm_.enqueue(Lane::kAllReduce, call(CollectiveKind::kAllReduce, kWorld, whole, whole, 2));
   EXPECT_THAT(comm_.exchange(7), ElementsAre(7));
   EXPECT_THAT(full, ElementsAre(1, 2, 3, 1, 2, 3));
   EXPECT_THAT(part, ElementsAre(10.5f, 11, 11.5f));
@@ -53,8 +54,7 @@ TEST_F(Emulated, EveryRankIsTakenToHoldWhatThisOneHolds) {
 
 TEST_F(Emulated, TheKernelHoldsItsLaneAsLongAsTheNetworkWould) {
   std::vector<float> shard(1000), full(2000);
-  comm_.enqueue(Lane::kAllGather,
-                call(CollectiveKind::kAllGather, Communicator::kShard, shard.data(), full.data(), 1000));
+  comm_.enqueue(Lane::kAllGather, call(CollectiveKind::kAllGather, kPairs, shard.data(), full.data(), 1000));
   device_.drain();
   ASSERT_EQ(fake_.paced_copies().size(), 1u);
   const CudaRuntime::PacedCopy work = fake_.paced_copies().front();
@@ -66,10 +66,10 @@ TEST_F(Emulated, TheKernelHoldsItsLaneAsLongAsTheNetworkWould) {
 TEST_F(Emulated, OneCommunicatorRunsItsCallsInIssueOrder) {
   float a[4] = {}, b[4] = {};
   fake_.hold(0, device_.stream(Lane::kAllGather));
-  comm_.enqueue(Lane::kAllGather, call(CollectiveKind::kAllGather, Communicator::kShard, a, a, 2));
-  comm_.enqueue(Lane::kReduceScatter, call(CollectiveKind::kReduceScatter, Communicator::kReduceScatter, b, b, 2));
+  comm_.enqueue(Lane::kAllGather, call(CollectiveKind::kAllGather, kPairs, a, a, 2));
+  comm_.enqueue(Lane::kReduceScatter, call(CollectiveKind::kReduceScatter, kPairs, b, b, 2));
   const Event behind = device_.record(Lane::kReduceScatter);
-  comm_.enqueue(Lane::kAllReduce, call(CollectiveKind::kBarrier, Communicator::kWorld, nullptr, nullptr, 0));
+  comm_.enqueue(Lane::kAllReduce, call(CollectiveKind::kBarrier, kWorld, nullptr, nullptr, 0));
   const Event beside = device_.record(Lane::kAllReduce);
   EXPECT_FALSE(device_.reached(behind));
   EXPECT_TRUE(device_.reached(beside));  // another communicator
@@ -79,7 +79,7 @@ TEST_F(Emulated, OneCommunicatorRunsItsCallsInIssueOrder) {
 
 class EmulatedApart : public Emulated {
  protected:
-  EmulatedApart() : Emulated({.world = 2, .wire = kWire, .own_reduce_scatter = true}) {}
+  EmulatedApart() : Emulated({.world = 2, .wire = kWire}) {}
 };
 
 TEST_F(EmulatedApart, AReduceScatterCommunicatorOfItsOwnDoesNotQueueBehindGathers) {

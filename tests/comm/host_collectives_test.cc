@@ -48,12 +48,15 @@ std::vector<std::string> run(const Setup& setup, const std::function<void(Rank)>
       try {
         const int g = rank / setup.shard, p = rank % setup.shard;
         HostTransports t;
-        t.shard = make_local_transport(shard[static_cast<std::size_t>(g)], p, setup.timeout);
-        if (setup.own_reduce_scatter)
-          t.reduce_scatter = make_local_transport(reduce[static_cast<std::size_t>(g)], p, setup.timeout);
-        if (setup.replicas > 1) {
-          t.replica = make_local_transport(replica[static_cast<std::size_t>(p)], g, setup.timeout);
-          t.world = make_local_transport(whole, rank, setup.timeout);
+        t.shard = make_local_transport(whole, rank, setup.timeout);
+        const int group = setup.replicas > 1 ? setup.shard : 0;
+        const auto add = [&](Communicator::Role role, const std::shared_ptr<ThreadBoard>& board, int place) {
+          t.others.emplace_back(Communicator(role, group), make_local_transport(board, place, setup.timeout));
+        };
+        if (setup.own_reduce_scatter) add(Communicator::kReduceScatter, reduce[static_cast<std::size_t>(g)], p);
+        if (group > 0) {
+          add(Communicator::kShard, shard[static_cast<std::size_t>(g)], p);
+          add(Communicator::kReplica, replica[static_cast<std::size_t>(p)], g);
         }
         HostDevice device({rank, setup.timeout + testing::kLongTimeout, !setup.own_reduce_scatter});
         HostCollectives comm(device, std::move(t));
@@ -79,23 +82,27 @@ CollectiveCall reduce(const float* in, float* out, Count n, UnitId unit = 0) {
   return c;
 }
 
-// A round of a training step: gather two units ahead, reduce behind.
-void train(Rank r, int rounds) {
-  const int world = r.comm.group_size(Communicator::kShard);
+// A round of a training step: gather two units ahead, reduce behind. Groups of `group` ranks; 0: all.
+void train(Rank r, int rounds, int group = 0) {
+  const int world = group > 0 ? group : r.comm.world();
   const int place = r.comm.rank() % world;
+  const auto among = [group](CollectiveCall c) {
+    c.communicator.ranks = group;
+    return c;
+  };
   constexpr Count n = 3000;
   const auto full = static_cast<std::size_t>(n * world);
   std::vector<float> shard(n), gathered[2] = {std::vector<float>(full), std::vector<float>(full)}, part(n);
   for (int k = 0; k < rounds; ++k) {
     shard.assign(n, static_cast<float>(place + k));
-    for (int u = 0; u < 2; ++u) r.comm.enqueue(Lane::kAllGather, gather(shard.data(), gathered[u].data(), n, u));
+    for (int u = 0; u < 2; ++u) r.comm.enqueue(Lane::kAllGather, among(gather(shard.data(), gathered[u].data(), n, u)));
     const Event both = r.device.record(Lane::kAllGather);
     r.device.wait(Lane::kCompute, both);
     for (int u = 0; u < 2; ++u) {
       for (std::size_t i = 0; i < full; ++i)
         require(gathered[u][i] == static_cast<float>(static_cast<Count>(i) / n + k), "gathered");
     }
-    r.comm.enqueue(Lane::kReduceScatter, reduce(gathered[1].data(), part.data(), n, 1));
+    r.comm.enqueue(Lane::kReduceScatter, among(reduce(gathered[1].data(), part.data(), n, 1)));
     r.device.wait(Lane::kCompute, r.device.record(Lane::kReduceScatter), SpanKind::kMemoryWait);
     require(part[0] == static_cast<float>(world * (place + k)), "reduced");
   }
@@ -110,20 +117,21 @@ TEST(HostCollectives, TrainsWithAReduceScatterChannelOfItsOwn) {
 }
 
 TEST(HostCollectives, ReplicasReduceAcrossShardGroups) {
-  EXPECT_THAT(run({.shard = 2, .replicas = 2},
-                  [](Rank r) {
-                    train(r, 5);
-                    require(r.comm.world() == 4 && r.comm.group_size(Communicator::kReplica) == 2, "two groups of two");
-                    std::vector<float> part(10, static_cast<float>(1 << r.comm.rank()));
-                    CollectiveCall c = gather(part.data(), part.data(), 10);
-                    c.kind = CollectiveKind::kAllReduce, c.communicator = Communicator::kReplica;
-                    r.comm.enqueue(Lane::kAllReduce, c);
-                    r.device.synchronize(r.device.record(Lane::kAllReduce));
-                    require(part[9] == (r.comm.rank() % 2 == 0 ? 5.0f : 10.0f), "ranks 0 and 2, ranks 1 and 3");
-                    const auto all = r.comm.exchange(static_cast<std::uint64_t>(r.comm.rank()));
-                    for (std::size_t i = 0; i < 4; ++i) require(all[i] == i, "world order");
-                  }),
-              IsEmpty());
+  EXPECT_THAT(
+      run({.shard = 2, .replicas = 2},
+          [](Rank r) {
+            train(r, 5, 2);
+            require(r.comm.world() == 4 && r.comm.group_size({Communicator::kReplica, 2}) == 2, "two groups of two");
+            std::vector<float> part(10, static_cast<float>(1 << r.comm.rank()));
+            CollectiveCall c = gather(part.data(), part.data(), 10);
+            c.kind = CollectiveKind::kAllReduce, c.communicator = {Communicator::kReplica, 2};
+            r.comm.enqueue(Lane::kAllReduce, c);
+            r.device.synchronize(r.device.record(Lane::kAllReduce));
+            require(part[9] == (r.comm.rank() % 2 == 0 ? 5.0f : 10.0f), "ranks 0 and 2, ranks 1 and 3");
+            const auto all = r.comm.exchange(static_cast<std::uint64_t>(r.comm.rank()));
+            for (std::size_t i = 0; i < 4; ++i) require(all[i] == i, "world order");
+          }),
+      IsEmpty());
 }
 
 TEST(HostCollectives, ADisagreementReachesTheHostOfEveryRankAtItsNextWait) {
@@ -144,13 +152,15 @@ TEST(HostCollectives, ADisagreementReachesTheHostOfEveryRankAtItsNextWait) {
 TEST(HostCollectives, AnExchangeThatMeetsACollectiveIsNamedWithReplicasToo) {
   for (const int replicas : {1, 2}) {
     EXPECT_THAT(run({.shard = 2, .replicas = replicas},
-                    [](Rank r) {
+                    [replicas](Rank r) {
                       std::vector<float> in(8), out(16);
                       std::string text;
+                      CollectiveCall call = gather(in.data(), out.data(), 8, 4);
+                      if (replicas > 1) call.communicator.ranks = 2;
                       if (r.comm.rank() == 1) {
                         text = text_thrown<CommError>([&] { r.comm.exchange(1); });
                       } else if (r.comm.rank() == 0) {
-                        r.comm.enqueue(Lane::kAllGather, gather(in.data(), out.data(), 8, 4));
+                        r.comm.enqueue(Lane::kAllGather, call);
                         text = text_thrown<CommError>([&] { r.device.synchronize(r.device.record(Lane::kAllGather)); });
                       } else {  // the other group: told through the world's communicator
                         text = text_thrown<CommError>([&] { r.comm.exchange(1); });
@@ -226,21 +236,66 @@ TEST(HostCollectives, CallsCarryTheirFullSizeIntoSpans) {
               IsEmpty());
 }
 
+TEST(Communicators, ConnectGroupsOfConsecutiveRanksOrWhatHasTheSamePlaceInThem) {
+  constexpr Communicator all, pairs{Communicator::kShard, 2}, across{Communicator::kReplica, 2};
+  EXPECT_EQ(all.size(6), 6);
+  EXPECT_EQ(pairs.size(6), 2);
+  EXPECT_EQ(across.size(6), 3);
+  EXPECT_THAT(pairs.members(5, 6), ElementsAre(4, 5));
+  EXPECT_THAT(across.members(5, 6), ElementsAre(1, 3, 5));
+  for (const Communicator c : {all, pairs, across, Communicator(Communicator::kReduceScatter, 3)}) {
+    for (int rank = 0; rank < 6; ++rank) {
+      const std::vector<int> members = c.members(rank, 6);
+      EXPECT_EQ(static_cast<int>(members.size()), c.size(6));
+      EXPECT_EQ(members[static_cast<std::size_t>(c.place_of(rank, 6))], rank);
+      for (const int peer : members) EXPECT_EQ(c.set_of(peer, 6), c.set_of(rank, 6));
+    }
+  }
+  EXPECT_EQ(name_of(all), "world");
+  EXPECT_EQ(name_of(Communicator::kReduceScatter), "reduce_scatter");
+  EXPECT_EQ(name_of(across), "replica.2");
+  EXPECT_NE(pairs, all);
+}
+
+TEST(HostCollectives, CallsOfGroupsOfSeveralSizesDoNotMeet) {
+  std::vector<std::shared_ptr<ThreadBoard>> pairs{make_thread_board(2), make_thread_board(2)};
+  const auto whole = make_thread_board(4);
+  std::vector<std::thread> threads;
+  std::vector<float> of_pair(4), of_all(4);
+  for (int rank = 0; rank < 4; ++rank) {
+    threads.emplace_back([&, rank] {
+      HostTransports t;
+      t.shard = make_local_transport(whole, rank, testing::kLongTimeout);
+      t.others.emplace_back(
+          Communicator(Communicator::kShard, 2),
+          make_local_transport(pairs[static_cast<std::size_t>(rank / 2)], rank % 2,
+                               std::vector<int>{rank / 2 * 2, rank / 2 * 2 + 1}, testing::kLongTimeout));
+      HostDevice device({.rank = rank, .timeout = testing::kLongTimeout});
+      HostCollectives comm(device, std::move(t));
+      const float in = static_cast<float>(1 << rank);
+      CollectiveCall c = gather(&in, &of_pair[static_cast<std::size_t>(rank)], 1, 7);
+      c.kind = CollectiveKind::kAllReduce, c.communicator.ranks = 2;
+      comm.enqueue(Lane::kAllReduce, c);
+      c.out = &of_all[static_cast<std::size_t>(rank)], c.unit = 8, c.communicator = {};
+      comm.enqueue(Lane::kAllReduce, c);
+      device.drain();
+    });
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_THAT(of_pair, ElementsAre(3, 3, 12, 12));
+  EXPECT_THAT(of_all, ::testing::Each(15));
+}
+
 TEST(HostCollectives, TransportsThatDoNotFitTogetherAreRefused) {
   HostDevice one({}), two({.shared_channel = false});
-  const auto made_of = [](bool shard, bool replica) {
-    const auto transport = [] { return make_local_transport(make_thread_board(1), 0, testing::kLongTimeout); };
-    HostTransports t;
-    if (shard) t.shard = transport();
-    if (replica) t.replica = transport();
-    return t;
-  };
-  EXPECT_THAT([&] { HostCollectives(one, made_of(false, false)); },
-              ThrowsMessage<ConfigError>(HasSubstr("no transport for the shard group")));
-  EXPECT_THAT([&] { HostCollectives(one, made_of(true, true)); },
-              ThrowsMessage<ConfigError>(HasSubstr("replicas need a transport of the whole world")));
-  EXPECT_THAT([&] { HostCollectives(two, made_of(true, false)); },
-              ThrowsMessage<ConfigError>(HasSubstr("needs a communicator of its own")));
+  EXPECT_THAT([&] { HostCollectives(one, {}); }, ThrowsMessage<ConfigError>(HasSubstr("no transport of all ranks")));
+  EXPECT_THAT(
+      [&] {
+        HostTransports t;
+        t.shard = make_local_transport(make_thread_board(1), 0, testing::kLongTimeout);
+        HostCollectives(two, std::move(t));
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("needs a communicator of its own")));
 }
 
 }  // namespace

@@ -80,33 +80,32 @@ CollectiveCall call_of(CollectiveKind kind, Communicator c, float* in, float* ou
   return call;
 }
 
-TEST(NcclCollectives, HybridGroupsAreSplitFromTheWorldAndNamedByRole) {
+TEST(NcclCollectives, GroupsAreSplitFromTheWorldAndNamedByRoleAndSize) {
   FakeCuda fake(4);
+  static constexpr Communicator kShard{Communicator::kShard, 2}, kReplica{Communicator::kReplica, 2},
+      kReduceScatter{Communicator::kReduceScatter, 2}, kWorld;
   const NcclOptions options{
-      .shard_ranks = 2, .regather_ranks = 2, .own_reduce_scatter = true, .min_ctas = 4, .max_ctas = 16};
+      .communicators = {kShard, kReplica, kReduceScatter, Communicator::kReduceScatter}, .min_ctas = 4, .max_ctas = 16};
   EXPECT_THAT(
       run(fake, 4, options,
           [](Rank r) {
-            require(r.comm.group_size(Communicator::kShard) == 2, "shard groups of two");
-            require(r.comm.group_size(Communicator::kReplica) == 2, "two of them");
-            require(r.comm.group_size(Communicator::kWorld) == 4, "four in all");
-            require(r.comm.group_size(Communicator::kRegather) == 2, "regathered over two");
+            require(r.comm.group_size(kShard) == 2, "shard groups of two");
+            require(r.comm.group_size(kReplica) == 2, "two of them");
+            require(r.comm.group_size(kWorld) == 4, "four in all");
             const auto rank = static_cast<float>(r.rank);
             Floats in(r, 8, rank), full(r, 16, -1), sum(r, 8, rank), whole(r, 8, rank);
-            r.comm.enqueue(Lane::kAllGather,
-                           call_of(CollectiveKind::kAllGather, Communicator::kShard, in.data(), full.data(), 8));
+            r.comm.enqueue(Lane::kAllGather, call_of(CollectiveKind::kAllGather, kShard, in.data(), full.data(), 8));
+            r.comm.enqueue(Lane::kAllReduce, call_of(CollectiveKind::kAllReduce, kReplica, sum.data(), sum.data(), 8));
             r.comm.enqueue(Lane::kAllReduce,
-                           call_of(CollectiveKind::kAllReduce, Communicator::kReplica, sum.data(), sum.data(), 8));
-            r.comm.enqueue(Lane::kAllReduce,
-                           call_of(CollectiveKind::kAllReduce, Communicator::kWorld, whole.data(), whole.data(), 8));
+                           call_of(CollectiveKind::kAllReduce, kWorld, whole.data(), whole.data(), 8));
             finish(r, Lane::kAllGather), finish(r, Lane::kAllReduce);
             const float first = r.rank < 2 ? 0 : 2;
             require(full[0] == first && full[15] == first + 1, "consecutive ranks share");
             require(sum[7] == (r.rank % 2 == 0 ? 2.0f : 4.0f), "across groups: 0 and 2, 1 and 3");
             require(whole[3] == 6, "all");
             Floats part(r, 8, 0);
-            r.comm.enqueue(Lane::kReduceScatter, call_of(CollectiveKind::kReduceScatter, Communicator::kReduceScatter,
-                                                         full.data(), part.data(), 8));
+            r.comm.enqueue(Lane::kReduceScatter,
+                           call_of(CollectiveKind::kReduceScatter, kReduceScatter, full.data(), part.data(), 8));
             finish(r, Lane::kReduceScatter);
             require(part[0] == 2 * (first + static_cast<float>(r.rank % 2)), "its own part of both");
             const auto everybody = r.comm.exchange(static_cast<std::uint64_t>(r.rank));
@@ -119,8 +118,8 @@ TEST(NcclCollectives, HybridGroupsAreSplitFromTheWorldAndNamedByRole) {
     EXPECT_EQ(c.min_ctas, 4);
     EXPECT_EQ(c.max_ctas, 16);
   }
-  EXPECT_THAT(names, ElementsAre("shardscope.world", "shardscope.shard", "shardscope.replica",
-                                 "shardscope.reduce_scatter", "shardscope.regather"));
+  EXPECT_THAT(names, ElementsAre("shardscope.world", "shardscope.shard.2", "shardscope.replica.2",
+                                 "shardscope.reduce_scatter.2", "shardscope.reduce_scatter"));
   EXPECT_THAT(fake.faults(), IsEmpty());
   EXPECT_EQ(fake.live(), FakeCuda::Live{});
 }
@@ -180,10 +179,8 @@ void step(Rank r, int& calls) {
   r.comm.enqueue(Lane::kReduceScatter, call);
   r.device.wait(Lane::kCompute, r.device.record(Lane::kReduceScatter), SpanKind::kMemoryWait);
   r.device.wait(Lane::kAllReduce, r.device.record(Lane::kCompute));
-  r.comm.enqueue(Lane::kAllReduce,
-                 call_of(CollectiveKind::kAllReduce, Communicator::kWorld, both.data(), both.data(), 8));
-  r.comm.enqueue(Lane::kAllReduce,
-                 call_of(CollectiveKind::kBroadcast, Communicator::kWorld, both.data(), both.data(), 8));
+  r.comm.enqueue(Lane::kAllReduce, call_of(CollectiveKind::kAllReduce, {}, both.data(), both.data(), 8));
+  r.comm.enqueue(Lane::kAllReduce, call_of(CollectiveKind::kBroadcast, {}, both.data(), both.data(), 8));
   r.device.wait(Lane::kCompute, r.device.record(Lane::kAllReduce));
   r.device.end_step();
   r.comm.exchange(1);
@@ -243,7 +240,7 @@ Attempt attempt(int world, int number, const NcclOptions& options) {
 
 TEST_P(Failing, EachCallFailsOnceAndTheErrorNamesItAndNothingIsLeft) {
   const bool registered = GetParam();
-  const NcclOptions options{.own_reduce_scatter = true, .registered_buffers = registered};
+  const NcclOptions options{.communicators = {Communicator::kReduceScatter}, .registered_buffers = registered};
   for (const int world : {1, 2}) {
     std::set<std::string> failed;
     for (int number = 0;; ++number) {

@@ -10,6 +10,7 @@
 #include "fsdp/comm/local_transport.h"
 #include "fsdp/comm/nccl_collectives.h"
 #include "fsdp/core/errors.h"
+#include "fsdp/schedule/communicators.h"
 #include "fsdp/schedule/ordering_checker.h"
 #include "fsdp/schedule/scripted_step.h"
 #include "tests/testing/fake_cuda.h"
@@ -192,8 +193,10 @@ Outcome run_rank(FakeCuda& fake, const std::shared_ptr<ThreadBoard>& board, int 
   Outcome out;
   try {
     CudaDevice device(fake.runtime(rank), {.rank = rank, .timeout = kTimeout});
-    NcclCollectives comm(device, fake.nccl(rank), make_local_transport(board, rank, kTimeout),
-                         {.own_reduce_scatter = plan.options.own_reduce_scatter_communicator, .timeout = kTimeout});
+    NcclCollectives comm(
+        device, fake.nccl(rank), make_local_transport(board, rank, kTimeout),
+        {.communicators = communicators_of({.world = true}, plan.options.own_reduce_scatter_communicator),
+         .timeout = kTimeout});
     CudaUnits units(fake, rank, device, comm, plan);
     Scheduler scheduler(plan.traits, plan.options, device, comm, units, nullptr);
     const Script script = sequence_script(static_cast<int>(plan.traits.size()));
@@ -276,7 +279,9 @@ TEST(CudaSchedule, TheVerbLogIsThatOfTheHostAndOfTheVirtualWorld) {
     HostDevice host({.timeout = kTimeout, .shared_channel = !own});
     HostTransports transports;
     transports.shard = make_local_transport(make_thread_board(1), 0, kTimeout);
-    if (own) transports.reduce_scatter = make_local_transport(make_thread_board(1), 0, kTimeout);
+    if (own)
+      transports.others.emplace_back(Communicator::kReduceScatter,
+                                     make_local_transport(make_thread_board(1), 0, kTimeout));
     HostCollectives host_comm(host, std::move(transports));
     expect_same(cuda, log_of(host, host_comm, plan), "host", seed);
 

@@ -116,7 +116,7 @@ std::vector<Numbers> on_host(const Job& j, const fsdp::UnitPlan& plan) {
 }
 
 std::vector<Numbers> on_cuda(const Job& j, const fsdp::UnitPlan& plan, FakeCuda& fake) {
-  const auto groups = fsdp::groups_of(plan, j.world);
+  const auto communicators = fsdp::communicators_of(fsdp::groups_of(plan, j.world), false);
   const auto board = fsdp::make_thread_board(j.world);
   std::vector<Numbers> runs(static_cast<std::size_t>(j.world));
   std::vector<std::string> errors(runs.size());
@@ -126,9 +126,8 @@ std::vector<Numbers> on_cuda(const Job& j, const fsdp::UnitPlan& plan, FakeCuda&
       const auto r = static_cast<std::size_t>(rank);
       try {
         fsdp::CudaDevice device(fake.runtime(rank), {.rank = rank, .timeout = kTimeout});
-        fsdp::NcclCollectives comm(
-            device, fake.nccl(rank), fsdp::make_local_transport(board, rank, kTimeout),
-            {.shard_ranks = groups.shard, .regather_ranks = groups.regather, .timeout = kTimeout});
+        fsdp::NcclCollectives comm(device, fake.nccl(rank), fsdp::make_local_transport(board, rank, kTimeout),
+                                   {.communicators = communicators, .timeout = kTimeout});
         FakeTensors tensors(comm);
         HostComputes computing(device);
         try {

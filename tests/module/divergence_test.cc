@@ -85,7 +85,7 @@ std::vector<std::string> outcomes(const std::vector<Task>& tasks) {
   std::vector<std::string> texts(tasks.size());
   try {
     run_ranks(
-        world, {world, 0},
+        world, {},
         [&](RankWorld& w) {
           const auto rank = static_cast<std::size_t>(w.rank);
           try {

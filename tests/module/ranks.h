@@ -10,6 +10,7 @@
 #include "fsdp/comm/local_transport.h"
 #include "fsdp/device/host/host_device.h"
 #include "fsdp/plan/shard_layout.h"
+#include "fsdp/schedule/communicators.h"
 
 namespace fsdp {
 
@@ -19,63 +20,47 @@ struct RankWorld {
   HostCollectives& collectives;
 };
 
-// Boards of all communicators that a plan with these groups needs; groups are of consecutive ranks.
+// Boards of all communicators that a plan with these groups needs.
 class Boards {
  public:
-  Boards(int world, const PlanGroups& groups) : world_(world), groups_(groups) {
-    if (groups_.shard == 0) groups_.shard = world;
-    world_board_ = make_thread_board(world);
-    if (groups_.shard != world) {
-      shard_ = several(world / groups_.shard, groups_.shard);
-      replica_ = several(groups_.shard, world / groups_.shard);
+  Boards(int world, const PlanGroups& groups, bool own_reduce_scatter)
+      : world_(world), whole_(make_thread_board(world)) {
+    for (const Communicator c : communicators_of(groups, own_reduce_scatter)) {
+      others_.push_back({c, {}});
+      const int ranks = c.size(world);
+      for (int set = 0; set < world / ranks; ++set) others_.back().sets.push_back(make_thread_board(ranks));
     }
-    if (groups_.regather > 0) regather_ = several(world / groups_.regather, groups_.regather);
   }
   HostTransports transports(int rank, Nanos timeout) const {
     HostTransports t;
-    auto whole = make_local_transport(world_board_, rank, timeout);
-    if (groups_.shard == world_) {
-      t.shard = std::move(whole);
-    } else {
-      const int group = rank / groups_.shard, place = rank % groups_.shard;
-      t.shard = make_local_transport(shard_[group], place, members(group * groups_.shard, 1, groups_.shard), timeout);
-      t.replica =
-          make_local_transport(replica_[place], group, members(place, groups_.shard, world_ / groups_.shard), timeout);
-      t.world = std::move(whole);
+    t.shard = make_local_transport(whole_, rank, timeout);
+    for (const auto& [c, sets] : others_) {
+      const auto& board = sets[static_cast<std::size_t>(c.set_of(rank, world_))];
+      t.others.emplace_back(c, make_local_transport(board, c.place_of(rank, world_), c.members(rank, world_), timeout));
     }
-    if (const int n = groups_.regather; n > 0)
-      t.regather = make_local_transport(regather_[rank / n], rank % n, members(rank / n * n, 1, n), timeout);
     return t;
   }
 
  private:
-  using List = std::vector<std::shared_ptr<ThreadBoard>>;
-  static List several(int count, int ranks) {
-    List boards;
-    for (int i = 0; i < count; ++i) boards.push_back(make_thread_board(ranks));
-    return boards;
-  }
-  static std::vector<int> members(int first, int step, int count) {
-    std::vector<int> m;
-    for (int i = 0; i < count; ++i) m.push_back(first + i * step);
-    return m;
-  }
+  struct Other {
+    Communicator communicator;
+    std::vector<std::shared_ptr<ThreadBoard>> sets;
+  };
   const int world_;
-  PlanGroups groups_;
-  std::shared_ptr<ThreadBoard> world_board_;
-  List shard_, replica_, regather_;
+  std::shared_ptr<ThreadBoard> whole_;
+  std::vector<Other> others_;
 };
 
 // Runs `body` once per rank and throws the first exception that a rank ended with, in rank order.
 inline void run_ranks(int world, const PlanGroups& groups, const std::function<void(RankWorld&)>& body,
-                      Nanos timeout = 60'000'000'000) {
-  const Boards boards(world, groups);
+                      Nanos timeout = 60'000'000'000, bool own_reduce_scatter = false) {
+  const Boards boards(world, groups, own_reduce_scatter);
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(world));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank)
     threads.emplace_back([&, rank] {
       try {
-        HostDevice device({.rank = rank, .timeout = timeout});
+        HostDevice device({.rank = rank, .timeout = timeout, .shared_channel = !own_reduce_scatter});
         HostCollectives collectives(device, boards.transports(rank, timeout));
         RankWorld w{rank, world, device, collectives};
         try {
@@ -93,6 +78,6 @@ inline void run_ranks(int world, const PlanGroups& groups, const std::function<v
   for (const std::exception_ptr& f : failures)
     if (f) std::rethrow_exception(f);
 }
-inline void run_ranks(int world, const std::function<void(RankWorld&)>& body) { run_ranks(world, {world, 0}, body); }
+inline void run_ranks(int world, const std::function<void(RankWorld&)>& body) { run_ranks(world, {}, body); }
 
 }  // namespace fsdp

@@ -150,6 +150,26 @@ TEST(PerParameterLayout, AloneNothingIsPaddedOrCopied) {
   EXPECT_FALSE(l.copies());
 }
 
+TEST(PlanGroups, AreEachSizeOnceAndTheWorldIsNone) {
+  const auto hybrid = [](int group) { return UnitOptions{.strategy = Strategy::kHybridShard, .group = group}; };
+  const auto kept = [](int group) { return UnitOptions{.reshard_after_forward = true, .reshard_group = group}; };
+  const auto groups = [](const std::vector<UnitOptions>& units) {
+    UnitPlan plan;
+    for (const UnitOptions& o : units) plan.units.emplace_back().options = o;
+    return groups_of(plan, 8);
+  };
+  const PlanGroups several = groups({hybrid(4), kept(4), hybrid(2), kept(2), hybrid(4), {}});
+  EXPECT_TRUE(several.world);
+  EXPECT_THAT(several.shard, ElementsAre(2, 4));
+  EXPECT_THAT(several.regather, ElementsAre(2, 4));
+  const PlanGroups alone = groups({hybrid(8), hybrid(1), kept(8), {.strategy = Strategy::kNoShard}});
+  EXPECT_TRUE(alone.world) << "a group of all ranks is the world";
+  EXPECT_THAT(alone.shard, testing::IsEmpty());
+  EXPECT_THAT(alone.regather, testing::IsEmpty());
+  EXPECT_FALSE(groups({hybrid(4), {.strategy = Strategy::kNoShard}}).world);
+  EXPECT_ANY_THROW(groups({hybrid(4), hybrid(3)}));
+}
+
 TEST(GradientLayout, FlatReducesAllOrNothingPerParameterTheTrainable) {
   ModuleTree tree;
   const ModuleId root = tree.add_module(-1, "", "Root");

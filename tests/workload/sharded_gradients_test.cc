@@ -3,6 +3,7 @@
 #include <c10/core/AutogradState.h>
 #include <gmock/gmock.h>
 
+#include <map>
 #include <mutex>
 
 #include "fsdp/core/errors.h"
@@ -48,6 +49,7 @@ struct Case {
   int world = 2;
   std::string wrap = "block";
   fsdp::UnitOptions unit;
+  std::vector<fsdp::UnitOptions> in_turn;  // of the plan's units, one after the other; empty: `unit`
   int micro_batches = 1;
   bool sync_every = false;
   bool checkpoint = false;
@@ -123,15 +125,22 @@ Gradients unsharded(const ModelSettings& m, const Case& c) {
   return out;
 }
 
+fsdp::UnitPlan plan_of(const ModelSettings& m, const Case& c) {
+  auto plan = fsdp::make_unit_plan(describe_model(m), fsdp::parse_wrap(c.wrap, c.unit), c.unit);
+  for (std::size_t u = 0; u < plan.units.size() && !c.in_turn.empty(); ++u)
+    plan.units[u].options = c.in_turn[u % c.in_turn.size()];
+  return plan;
+}
+
 Gradients sharded(const ModelSettings& m, const Case& c) {
   const auto tree = describe_model(m);
-  const auto plan = fsdp::make_unit_plan(tree, fsdp::parse_wrap(c.wrap, c.unit), c.unit);
+  const auto plan = plan_of(m, c);
   Gradients g(tree.parameters.size());
   for (std::size_t p = 0; p < g.size(); ++p)
     if (tree.parameters[p].trainable)
       g[p].assign(static_cast<std::size_t>(tree.parameters[p].numel()), std::numeric_limits<float>::quiet_NaN());
   std::mutex mutex;
-  fsdp::run_ranks(c.world, fsdp::groups_of(plan, c.world), [&](fsdp::RankWorld& w) {
+  const auto body = [&](fsdp::RankWorld& w) {
     at::set_num_threads(1);
     c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
     const auto model = build_model(m, false);
@@ -162,7 +171,9 @@ Gradients sharded(const ModelSettings& m, const Case& c) {
         std::copy_n(flat + s.gradient_at, s.range.end - s.range.begin, to.begin() + s.range.begin);
       }
     }
-  });
+  };
+  fsdp::run_ranks(c.world, fsdp::groups_of(plan, c.world), body, 60'000'000'000,
+                  c.schedule.own_reduce_scatter_communicator);
   return g;
 }
 
@@ -385,6 +396,51 @@ TEST(ShardedGradients, OfHybridGroupsInHalfPrecisionAreWithinItsRounding) {
       EXPECT_LT(largest_distance(sharded(small("llama"), c), want), 3e-2);
     }
   }
+}
+
+// Sums of groups are made group by group: what each unit's gradients are is what its own group size says.
+TEST(ShardedGradients, OfGroupsOfSeveralSizesInOnePlanAreEachTheirSizes) {
+  using fsdp::Strategy;
+  const ModelSettings m = small("llama");
+  Case c;
+  c.world = 8, c.wrap = "class:Linear";
+  c.in_turn = {{},
+               {.strategy = Strategy::kHybridShard, .group = 2},
+               {.strategy = Strategy::kHybridShardZero2, .group = 4},
+               {.reshard_after_forward = true, .reshard_group = 2},
+               {.strategy = Strategy::kNoShard},
+               {.strategy = Strategy::kHybridShard, .group = 4, .reshard_after_forward = true, .reshard_group = 2},
+               {.reshard_after_forward = true, .reshard_group = 4}};
+  std::map<int, Gradients> by_group;
+  for (const int group : {0, 2, 4}) {
+    Case whole = c;
+    whole.unit.group = group;
+    by_group[group] = unsharded(m, whole);
+  }
+  EXPECT_NE(by_group[0], by_group[2]) << "the order of a sum shows";
+  for (const auto layout : {fsdp::Layout::kFlat, fsdp::Layout::kPerParameter}) {
+    for (const bool own : {false, true}) {
+      for (fsdp::UnitOptions& o : c.in_turn) o.layout = layout;
+      c.schedule.own_reduce_scatter_communicator = own;
+      const auto plan = plan_of(m, c);
+      EXPECT_GE(plan.units.size(), c.in_turn.size());
+      const Gradients got = sharded(m, c);
+      for (const fsdp::UnitSpec& unit : plan.units)
+        for (const fsdp::ParameterId p : unit.parameters)
+          EXPECT_EQ(got[static_cast<std::size_t>(p)], by_group[unit.options.group][static_cast<std::size_t>(p)])
+              << unit.name << (own ? " own" : " shared");
+    }
+  }
+}
+
+// As DDP beside FSDP: hybrid units, and some that all ranks share.
+TEST(ShardedGradients, DoNotDependOnTheReduceScatterCommunicator) {
+  Case c;
+  c.world = 4, c.micro_batches = 2;
+  c.in_turn = {{}, {.strategy = fsdp::Strategy::kHybridShard, .group = 2}};
+  const Gradients shared = sharded(small("llama"), c);
+  c.schedule.own_reduce_scatter_communicator = true;
+  EXPECT_EQ(sharded(small("llama"), c), shared);
 }
 
 TEST(ShardedGradients, RefusesGroupsThatDoNotDivide) {

@@ -117,6 +117,7 @@ struct Setting {
   int world = 2;
   fsdp::UnitOptions unit;
   Asked asked;
+  std::vector<fsdp::UnitOptions> in_turn = {};  // of the plan's units, one after the other; empty: `unit`
 };
 std::vector<Setting> settings() {
   using fsdp::Strategy;
@@ -149,6 +150,14 @@ std::vector<Setting> settings() {
       {"every bf16 hybrid", 4, half(hybrid(Strategy::kHybridShard)), {.accumulate = 2, .sync_every = true}},
       {"last bf16 hybrid zero2", 4, half(hybrid(Strategy::kHybridShardZero2)), {.accumulate = 2}},
       {"last bf16", 2, {.param_dtype = kHalf, .reduce_dtype = kHalf}, {.accumulate = 2}},
+      {"several groups",
+       8,
+       {},
+       {},
+       {{.reshard_after_forward = true, .reshard_group = 4},
+        hybrid(Strategy::kHybridShard),
+        {.strategy = Strategy::kHybridShardZero2, .group = 4, .reduce_dtype = kHalf},
+        {.reshard_after_forward = true, .reshard_group = 2}}},
       {"clip", 2, {}, {.clip = 0.1}},
       {"checkpoint", 2, {}, {.checkpoint = true}},
   };
@@ -167,7 +176,11 @@ void expect_predicted(const ModelSettings& m, const Setting& s) {
   const auto tree = describe_model(m);
   for (const std::string wrap : {"root", "block", "sublayer"}) {
     SCOPED_TRACE(m.family + " " + wrap);
-    const auto plan = plan_of(m, wrap, s.unit);
+    auto plan = plan_of(m, wrap, s.unit);
+    for (std::size_t u = 0; u < plan.units.size() && !s.in_turn.empty(); ++u) {
+      plan.units[u].options = s.in_turn[u % s.in_turn.size()];
+      plan.units[u].options.layout = s.unit.layout;
+    }
     std::vector<fsdp::UnitBytes> bytes;
     std::vector<fsdp::UnitTraits> traits;
     for (const auto& unit : plan.units) {

@@ -167,10 +167,11 @@ TEST(Training, SeveralStrategiesAndTypesInOnePlan) {
   std::ofstream(path) << "units:\n"
                          "  - {match: \"model.layers.0\", strategy: \"hybrid_shard:2\", param_dtype: bf16}\n"
                          "  - {match: \"model.layers.1\", strategy: no_shard}\n"
+                         "  - {match: \"model.embed_tokens\", strategy: \"hybrid_shard_zero2:4\"}\n"
                          "  - {match: \"lm_head\", reshard_after_forward: 2}\n";
-  Job r = job_of(4);
+  Job r = job_of(8);
   r.wrap = "plan:" + path.string();
-  expect_near(train(r, 4), train(job_of(1, 4), 4), 2e-2);
+  expect_near(train(r, 4), train(job_of(1, 8), 4), 2e-2);
   std::filesystem::remove(path);
 }
 
@@ -255,7 +256,7 @@ std::vector<std::string> messages(const std::vector<Job>& ranks) {
   std::vector<std::string> out(ranks.size());
   try {
     fsdp::run_ranks(
-        world, {world, 0},
+        world, {},
         [&](fsdp::RankWorld& w) {
           try {
             const Job& r = ranks[static_cast<std::size_t>(w.rank)];

@@ -14,7 +14,9 @@ std::uint32_t VirtualDevice::charge(Lane lane, const WorkTag& tag, Nanos cost, i
   host_ += options_.launch_ns;
   Nanos begin = std::max({host_, l.free, l.ready});
   if (channel >= 0) {
-    Nanos& wire = channel_free_.at(static_cast<std::size_t>(channel));
+    const auto at = static_cast<std::size_t>(channel);
+    if (channel_free_.size() <= at) channel_free_.resize(at + 1);
+    Nanos& wire = channel_free_[at];
     begin = std::max(begin, wire);
     wire = begin + cost;
   }
@@ -112,7 +114,7 @@ void VirtualCollectives::enqueue(Lane lane, const CollectiveCall& call) {
   const bool gathers = call.kind == CollectiveKind::kAllGather;
   const Count full = call.count * (kind == SpanKind::kAllReduce ? 1 : group_size(call.communicator));
   const Bytes bytes = full * size_of(gathers ? call.out_dtype : call.in_dtype);
-  device_.charge(lane, {kind, call.unit, call.pass, bytes}, cost_(call), static_cast<int>(call.communicator));
+  device_.charge(lane, {kind, call.unit, call.pass, bytes}, cost_(call), call.communicator.role);
 }
 
 }  // namespace fsdp

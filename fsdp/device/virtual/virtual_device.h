@@ -65,7 +65,7 @@ class VirtualDevice final : public Device {
   VirtualDeviceOptions options_;
   Nanos host_ = 0;
   std::array<LaneState, kLaneCount> lanes_;
-  std::array<Nanos, 8> channel_free_{};
+  std::vector<Nanos> channel_free_;
   std::vector<Reached> events_;  // id - 1 -> when
   WorkTag context_;
   bool recording_ = false;
