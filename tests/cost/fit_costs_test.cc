@@ -31,8 +31,11 @@ TEST(FitCosts, WithoutColdSamplesNothingIsSaidOfThem) {
   OpCost truth;
   truth.t0_us = 2, truth.gb_s = 40;
   std::vector<OpSample> samples;
-  for (const double bytes : {1e4, 1e5, 1e6})
-    samples.push_back({"copy_", {OpKind::kCopy, false, {{0, bytes}}, 1}, op_time_us(truth, 0, bytes), 0});
+  for (const double bytes : {1e4, 1e5, 1e6}) {
+    OpSample s{"copy_", {OpKind::kCopy, false, {}, 1}, op_time_us(truth, 0, bytes), 0};
+    s.work.parts.push_back({0, bytes});
+    samples.push_back(s);
+  }
   const OpCost found = fit_ops(samples).at("copy_");
   EXPECT_EQ(found.cold_gb_s, 0);
   EXPECT_NEAR(found.gb_s, 40, 1);
