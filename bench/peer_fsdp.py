@@ -32,7 +32,7 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     p.add_argument("--impl", choices=["fsdp1", "fsdp2", "single"], required=True)
     p.add_argument("--wrap", default="block", help="root, blocks:K, block, sublayer (attention and feed-forward apart) or linear (each linear layer)")
-    p.add_argument("--serve", action="store_true", help="a result for each line of the input, of as many more steps")
+    p.add_argument("--serve", action="store_true", help="`ready` after the warm-up, then a result for each line of the input, of as many more steps")
     p.add_argument("--memory", action="store_true", help="measure memory, over the fake process group")
     for name, value in dict(layers=4, dim=128, heads=4, ffn=352, vocab=512, seq=64, batch=4, world=2, steps=12, warmup=3, seed=0).items():
         p.add_argument(f"--{name}", type=int, default=value)
@@ -263,6 +263,8 @@ def run_rank(a):
         return bool(more)
 
     if a.serve:
+        if a.rank == 0:
+            print(json.dumps(dict(ready=True)), flush=True)
         while asked():
             result = measure()
             if a.rank == 0:

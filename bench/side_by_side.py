@@ -85,6 +85,10 @@ class Peer:
             self.process.stdin.flush()
         except BrokenPipeError:
             pass
+        return self.answer()
+
+    def answer(self):
+        """Of a run; the first is given after the start and the warm-up, which would disturb the other arms."""
         answer = self.process.stdout.readline()
         if not answer:
             self.errors.seek(0)
@@ -116,6 +120,8 @@ def peer_peak(command, version):
 def measure(a, model, wrap, version):
     arms = commands(a, model, wrap)
     peers = {arm: Peer(command) for arm, command in arms.items() if not arm.startswith("ours")}
+    for peer in peers.values():
+        peer.answer()
     rounds = []
     for number in range(a.rounds):
         rounds.append({arm: peers[arm].run() if arm in peers else run(command) for arm, command in arms.items()})
