@@ -11,7 +11,6 @@ TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}
 DIFFERENCES = {
     "padding": "flat: parameters and shards start on 128 bytes here (aligned messages), on 16 in FSDP1; in elements this is the same for all "
                "types of a unit",
-    "fp32 replicas": "hybrid, reduce type bf16: the sums of the groups meet in fp32 here, in bf16 in FSDP2, which rounds them again",
     "unused": "a unit that no rank used is reduced as zeros here, so that ranks which differ cannot wait for each other; with a gradient of zero "
               "its parameters decay, where PyTorch leaves out parameters without a gradient",
     "twice": "per_parameter: a unit that backward needs twice is kept between its uses here; FSDP2 frees it and gathers it again, "
@@ -58,8 +57,7 @@ def explained(cell, answer, mine, peer):
         places = answer["units"][unit][1] + ranks
         step = 256 if dtype == "fp32" and "bf16" in cell["precision"] else 128
         return "padding" if peer[1] <= size < peer[1] + step * places else None
-    replicas = cell["strategy"].startswith("hybrid") and kind == "all_reduce"
-    return "fp32 replicas" if replicas and [dtype, peer[2]] == ["fp32", "bf16"] and size == 2 * peer[1] else None
+    return None
 
 
 def first_unit_has_no_input_gradient(cell):
