@@ -14,7 +14,7 @@ DIFFERENCES = {
     "unused": "a unit that no rank used is reduced as zeros here, so that ranks which differ cannot wait for each other; with a gradient of zero "
               "its parameters decay, where PyTorch leaves out parameters without a gradient",
     "twice": "per_parameter: a unit that backward needs twice is kept between its uses here; FSDP2 frees it and gathers it again, "
-             "and reduces what earlier micro-batches left in the reduce type apart from the rest",
+             "and reduces what earlier micro-batches left apart from the rest",
     "root first": "per_parameter: a unit whose inputs need no gradient is reduced here when its gradients are there; FSDP2 does it at the "
                   "end of backward, behind the root",
 }
@@ -68,8 +68,8 @@ def again_of(cell):
     """Kinds of collectives that FSDP2 calls for a unit that backward needs twice and that are not there here."""
     if cell["shape"] != "twice" or cell["layout"] == "flat":
         return ()
-    kept = cell["accumulate"] == "3/last" and cell["precision"].startswith("bf16/fp32")
-    return ("all_gather", "reduce_scatter", "all_reduce") if kept else ("all_gather",)
+    left = cell["accumulate"] == "3/last"
+    return ("all_gather", "reduce_scatter", "all_reduce") if left else ("all_gather",)
 
 
 def differences_of(cell, answer, theirs):
