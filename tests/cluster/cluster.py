@@ -80,8 +80,8 @@ def check_same(what, joined, reference, contract, hosts, collectives):
 
 
 def per_rank(directory, variable, command):
-    """A shell command whose standard error and exit code are kept by rank."""
-    return ["sh", "-c", f"{command} 2>{directory}/${variable}.err; code=$?; echo $code >{directory}/${variable}.code; exit $code"]
+    """A shell command whose standard error and exit code are kept by rank, also when the launcher ends it because another rank has failed."""
+    return ["sh", "-c", f"trap '' TERM; {command} 2>{directory}/${variable}.err; code=$?; echo $code >{directory}/${variable}.code; exit $code"]
 
 
 def check_table(what, directory, ranks, words):

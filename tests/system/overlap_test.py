@@ -15,7 +15,7 @@ def exposed(document):
 
 
 best, plain = None, None
-for _ in range(5):
+for _ in range(15):
     a = run_json(dict(MODEL, wrap="block"))
     b = run_json(dict(MODEL, wrap="block", forward_prefetch=0, backward_prefetch="none"))
     best = min(best, exposed(a)) if best is not None else exposed(a)
