@@ -179,7 +179,7 @@ void TorchUnits::acquire_group_sum(UnitId u) {
 }
 
 void TorchUnits::clear(const at::Tensor& flat, Count begin, Count end) const {
-  if (end <= begin || options_.meta) return;
+  if (end <= begin) return;
   if (!flat.is_cpu()) {
     flat.narrow(0, begin, end - begin).zero_();
     return;
@@ -187,8 +187,10 @@ void TorchUnits::clear(const at::Tensor& flat, Count begin, Count end) const {
   std::memset(element(flat, begin), 0, static_cast<std::size_t>(end - begin) * flat.element_size());
 }
 
-// Padding behind the parameter (and, of the first, in front); with `all` the parameter's own place too.
+// Padding behind the parameter (and, of the first, in front); with `all` the parameter's own place too. On meta, where
+// an operator is a cost, padding is none.
 void TorchUnits::clear_gap(const Unit& unit, const at::Tensor& flat, std::size_t i, bool all) const {
+  if (options_.meta && !all) return;
   const ShardLayout& l = unit.gradients.layout;
   if (l.copies()) {
     for (int r = 0; r < l.world; ++r) {

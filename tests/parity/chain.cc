@@ -26,7 +26,9 @@ class Link final : public fsdp::Module {
   // Weights are small: without the factor the signal is gone after a few blocks.
   Tensors forward(Tensors inputs) override {
     inputs = fc_(std::move(inputs));
-    inputs[0] = fsdp::ops::gelu(at::mul(inputs[0], 8.0));
+    // A tensor: a plain number is cast, and so allocated, on the host alone.
+    const at::Tensor eight = at::scalar_tensor(8.0, inputs[0].options().requires_grad(false));
+    inputs[0] = fsdp::ops::gelu(at::mul(inputs[0], eight));
     return inputs;
   }
 
@@ -82,7 +84,8 @@ class ChainTrainer::Impl {
  public:
   Impl(const TrainerSettings& s, const std::vector<int>& order, const fsdp::UnitPlan& plan, fsdp::Device& device,
        fsdp::Collectives& collectives, fsdp::MemoryMeter& meter)
-      : collectives_(collectives),
+      : device_(device),
+        collectives_(collectives),
         meter_(meter),
         micro_batches_{s.accumulate, s.sync_every},
         chain_(make_chain(s, order)),
@@ -90,29 +93,34 @@ class ChainTrainer::Impl {
         optimizer_(sharded_, optimizer_options(s), device, collectives) {
     for (int k = 0; k < s.accumulate; ++k) {
       const std::int64_t index = static_cast<std::int64_t>(k) * collectives.world() + collectives.rank();
-      batches_.push_back(make_batch(s.model, s.seed, index * s.batch, s.batch, false));
+      batches_.push_back(make_batch(s.model, s.seed, index * s.batch, s.batch, s.meta));
     }
   }
 
   StepResult step() {
     const fsdp::MeterScope scope(&meter_);
+    device_.begin_step(next_step_++);
     sharded_.scheduler().begin_step();
     StepResult r;
     for (int k = 0; k < micro_batches_.count; ++k) {
       sharded_.scheduler().set_gradient_sync(micro_batches_.sync(k));
       const Batch& batch = batches_[static_cast<std::size_t>(k)];
       at::Tensor loss = fsdp::ops::cross_entropy((*chain_)(batch.inputs), batch.targets);
-      r.loss += loss.item<double>() / micro_batches_.count;
-      loss.backward(at::full({}, 1.0 / micro_batches_.count));
+      if (loss.is_cpu()) r.loss += static_cast<double>(*loss.const_data_ptr<float>()) / micro_batches_.count;
+      device_.compute_context({fsdp::SpanKind::kCompute, fsdp::kNoUnit, fsdp::Pass::kBackward, 0});
+      meter_.set_context({fsdp::kNoUnit, fsdp::Pass::kBackward});
+      loss.backward(at::full({}, 1.0 / micro_batches_.count, loss.options().requires_grad(false)));
       loss.reset();
       sharded_.scheduler().end_backward();
     }
     r.gradient_square_sum = optimizer_.step();
+    device_.end_step();
     return r;
   }
   void save(const std::string& directory) { fsdp::save_state(sharded_, optimizer_, collectives_, directory); }
 
  private:
+  fsdp::Device& device_;
   fsdp::Collectives& collectives_;
   fsdp::MemoryMeter& meter_;
   const fsdp::MicroBatches micro_batches_;
@@ -120,6 +128,7 @@ class ChainTrainer::Impl {
   std::unique_ptr<Chain> chain_;
   fsdp::ShardedModel sharded_;
   fsdp::ShardedOptimizer optimizer_;
+  int next_step_ = 0;
 };
 
 ChainTrainer::ChainTrainer(const TrainerSettings& settings, const std::vector<int>& order, const fsdp::UnitPlan& plan,

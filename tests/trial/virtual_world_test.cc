@@ -4,14 +4,11 @@
 
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <fstream>
-#include <thread>
 
-#include "fsdp/comm/local_transport.h"
 #include "fsdp/core/errors.h"
-#include "harness/trial/rank_world.h"
 #include "harness/trial/virtual_clock.h"
+#include "tests/trial/both_worlds.h"
 
 namespace harness {
 namespace {
@@ -23,67 +20,6 @@ CaseSettings with(const Settings& settings) {
   apply_setting(c, "set", "layers=3,dim=64,heads=4,ffn=176,vocab=131");
   for (const auto& [name, text] : settings) apply_setting(c, name, text);
   return c;
-}
-
-RankResult on_host(const CaseSettings& c) {
-  const int memory = fsdp::create_shared_memory(c.world, fsdp::Bytes{1} << 28);
-  std::vector<std::thread> ranks;
-  RankResult first;
-  for (int rank = 0; rank < c.world; ++rank) {
-    ranks.emplace_back([&, rank] {
-      RankJob job;
-      job.settings = c;
-      job.rank = rank, job.world = c.world, job.shared_memory_fd = memory;
-      RankProgress progress;
-      RankWorld world(job, progress);
-      world.step();
-      world.barrier();
-      world.begin_trace();
-      world.step();
-      if (rank == 0) first = world.result();
-    });
-  }
-  for (std::thread& t : ranks) t.join();
-  return first;
-}
-
-RankResult predicted(CaseSettings c) {
-  apply_setting(c, "device", "virtual");
-  RankJob job;
-  job.settings = c;
-  job.world = c.world;
-  RankProgress progress;
-  return run_virtual(job, progress, true).result;
-}
-
-// Collectives of a step in issue order.
-std::vector<std::string> schedule(const std::vector<fsdp::Span>& spans) {
-  std::vector<std::string> out;
-  for (const fsdp::Span& s : spans) {
-    if (!fsdp::is_collective(s.kind)) continue;
-    out.push_back(std::string(name_of(s.kind)) + " " + std::to_string(s.unit) + " " + std::string(name_of(s.pass)) +
-                  " " + std::to_string(s.bytes));
-  }
-  return out;
-}
-
-// What each lane does, in order of first beginning: kind, unit and pass. Left out is computation of the root, and how
-// often a unit goes on after another: before, between and after its children the host spends moments in a parent that
-// no operator fills.
-std::vector<std::string> order(const std::vector<fsdp::Span>& spans) {
-  std::vector<fsdp::Span> sorted = spans;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const fsdp::Span& a, const fsdp::Span& b) {
-    return std::pair(a.lane, a.begin) < std::pair(b.lane, b.begin);
-  });
-  std::vector<std::string> out;
-  for (const fsdp::Span& s : sorted) {
-    if (s.lane == fsdp::Lane::kHost || s.unit == fsdp::kNoUnit) continue;
-    if (s.unit == 0 && s.kind == fsdp::SpanKind::kCompute) continue;  // the root
-    std::string text = std::string(name_of(s.lane)) + ": " + std::string(name_of(s.kind)) + " " +
-                       std::to_string(s.unit) + " " + std::string(name_of(s.pass));
-    if (std::find(out.begin(), out.end(), text) == out.end()) out.push_back(std::move(text));
-  }
-  return out;
 }
 
 Settings joined(Settings a, const Settings& b) {
@@ -140,19 +76,7 @@ TEST(VirtualWorld, PeakMemoryIsTheHostsToTheByteAndTheScheduleIsTheSame) {
   for (const Settings& s : matrix()) {
     SCOPED_TRACE(testing::PrintToString(s));
     const CaseSettings c = with(s);
-    const RankResult host = on_host(c), virtual_one = predicted(c);
-    EXPECT_EQ(virtual_one.peak.total, host.peak.total);
-    EXPECT_EQ(virtual_one.category_peaks, host.category_peaks);
-    EXPECT_EQ(virtual_one.peak_cause, host.peak_cause);
-    EXPECT_EQ(schedule(virtual_one.spans), schedule(host.spans));
-    // A unit whose work is charged to its parent leaves a moment without an operator on the host, and nothing here.
-    const std::vector<std::string> here = order(virtual_one.spans);
-    std::vector<std::string> there = order(host.spans);
-    std::erase_if(there, [&](const std::string& what) {
-      return what.rfind("compute: compute", 0) == 0 && std::find(here.begin(), here.end(), what) == here.end();
-    });
-    EXPECT_EQ(here, there);
-    EXPECT_EQ(virtual_one.communicated_bytes_per_step, host.communicated_bytes_per_step);
+    EXPECT_THAT(differences(on_host(c), predicted(c)), testing::IsEmpty());
   }
 }
 
