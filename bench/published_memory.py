@@ -5,7 +5,8 @@
 
 Rows of tests/data/published/memory.csv. A boundary is the largest micro-batch that fits, between a row that ran and one that ran out of
 memory; right means to within one micro-batch. A difference is the peak of one row less the other's: what the sources' own allocators and
-models add cancels there. Rows whose checkpointing is selective have no counterpart here and are not in the table.
+models add cancels there. `ends` is a row that ran out of memory with no smaller micro-batch beside it: the largest that fits is below it, to within
+one. Selective checkpointing has no counterpart here; where it ran out of memory, none at all has to.
 """
 import argparse
 import csv
@@ -56,6 +57,11 @@ def main():
             found = largest(program, rows[0], measured)
             right = abs(found - measured) <= 1
             print(f"largest micro-batch, {name:22} measured {measured:6}      predicted {found:6}      {'right to within one' if right else 'WRONG'}   ({ids})")
+        elif what == "ends":
+            batch = int(rows[0]["batch"])
+            found = largest(program, rows[0], batch - 1)
+            right = found <= batch
+            print(f"largest micro-batch, {name:22} measured below {batch}       predicted {found:6}      {'right to within one' if right else 'WRONG'}   ({ids})")
         elif what == "difference":
             measured = float(rows[0]["peak_gib"]) - float(rows[1]["peak_gib"])
             peaks = [run(program, r, r["batch"])["peak_bytes"] / GIB for r in rows]
