@@ -119,7 +119,7 @@ def command_agrees(program, cell, answer):
 class Theirs:
     """A world of PyTorch's ranks, forked from a process that has imported it; a new one after an error, and after some cells: a cell's
     groups of ranks keep their threads."""
-    CELLS = 40
+    CELLS = 12
     CONTEXT = multiprocessing.get_context("forkserver")
     CONTEXT.set_forkserver_preload(["parity_peer"])
 
