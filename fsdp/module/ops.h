@@ -4,8 +4,8 @@
 // contiguous, fp32 or bf16; where operands differ the result is fp32. On the host bf16 is a storage type: arithmetic is
 // fp32, rounded once per operator.
 //
-// What a norm or an activation makes is not kept for a linear() that reads it, if RemakeScope says so: backward makes it
-// again, to the same bits, from what the norm's or the activation's own backward keeps.
+// What a norm or an activation makes is not kept for a linear() that reads it, if RemakeScope says so: backward makes
+// it again, to the same bits, from what the norm's or the activation's own backward keeps.
 //
 // A tensor with two readers goes through fork(): LibTorch's engine adds two gradients of one tensor in place on the
 // host but out of place on meta, and the worlds would differ by one buffer.

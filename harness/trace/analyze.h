@@ -72,7 +72,7 @@ struct TraceAnalysis {
   // Share of the steps that ranks spend waiting in collectives for the last one to come, the mean over ranks; a rank's
   // waits count up to what is exposed of its communication. Absent: one rank, or the clocks are not known.
   std::optional<double> imbalance_pct;
-  std::vector<std::string> messages;   // why the outcome is not clean, and what a reader should know
+  std::vector<std::string> messages;  // why the outcome is not clean, and what a reader should know
 };
 
 // Throws fsdp::ConfigError for input that nothing can be said about: no trace, two files of one rank, a convention that

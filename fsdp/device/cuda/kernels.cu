@@ -44,8 +44,8 @@ int launch_sum(const CudaRuntime::Sum& w, cudaStream_t stream) {
   for (int k = 0; k < w.inputs; ++k) in.p[k] = static_cast<const In*>(w.in[k]);
   const auto blocks =
       static_cast<unsigned>(std::clamp<std::int64_t>((w.count + kThreads - 1) / kThreads, 1, kMostBlocks));
-  sum_kernel<In, Out><<<blocks, kThreads, 0, stream>>>(in, static_cast<Out*>(w.out), w.count, w.scale, w.accumulate,
-                                                     w.addend);
+  sum_kernel<In, Out>
+      <<<blocks, kThreads, 0, stream>>>(in, static_cast<Out*>(w.out), w.count, w.scale, w.accumulate, w.addend);
   return cudaGetLastError();
 }
 
