@@ -150,6 +150,20 @@ bool lost(const Side& a, const Side& b, const ComparedCase& one) {
   return measured(a.cases[one.a].status) && !measured(b.cases[one.b].status);
 }
 
+// Of many verdicts some are wrong: how many, at most, among the cases that can have a sure one.
+void note_chance(Comparison& c) {
+  std::size_t judged = 0;
+  double by_chance = 0;
+  for (const ComparedCase& one : c.cases) {
+    if (!one.both_measured || !can_be_sure(one.effect)) continue;
+    ++judged;
+    by_chance += 1 - one.effect.coverage;
+  }
+  if (judged > 20)
+    c.notes.push_back(fmt::format("{} cases: {:.0f} of them, at most, are expected to look different by chance", judged,
+                                  std::ceil(by_chance)));
+}
+
 }  // namespace
 
 Comparison compare(const Side& a, const Side& b, const CompareOptions& options) {
@@ -179,13 +193,7 @@ Comparison compare(const Side& a, const Side& b, const CompareOptions& options) 
     out.cases.push_back(std::move(one));
   }
   if (out.cases.empty()) out.unlike = likest_difference(a, b, options.allow);
-  if (out.cases.size() > 20) {
-    double by_chance = 0;
-    for (const ComparedCase& c : out.cases)
-      if (c.both_measured) by_chance += 1 - c.effect.coverage;
-    out.notes.push_back(fmt::format("{} cases: {:.0f} of them, at most, are expected to look different by chance",
-                                    out.cases.size(), std::ceil(by_chance)));
-  }
+  note_chance(out);
   return out;
 }
 

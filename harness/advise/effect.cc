@@ -9,7 +9,7 @@
 namespace harness {
 namespace {
 
-constexpr double kLeastMargin = 0.01, kPairedMargin = 0.015, kStoredMargin = 0.02;
+constexpr double kLeastMargin = 0.01, kStoredMargin = 0.02;
 
 void judge(Effect& e, double noise_floor, std::size_t samples) {
   e.margin = std::max(kLeastMargin, noise_floor);
@@ -18,7 +18,9 @@ void judge(Effect& e, double noise_floor, std::size_t samples) {
     return;
   }
   const bool sure = e.low > 0 || e.high < 0;
-  if (e.low > -e.margin && e.high < e.margin)
+  if (e.coverage < kLeastCoverage)
+    e.verdict = Verdict::kAmbiguous;
+  else if (e.low > -e.margin && e.high < e.margin)
     e.verdict = Verdict::kSame;
   else if (sure && e.effect > e.margin)
     e.verdict = Verdict::kSlower;
@@ -49,12 +51,13 @@ std::string_view name_of(Verdict v) {
 Effect paired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp::Nanos>& b, double noise_floor) {
   Effect e;
   e.interleaved = true;
-  const Location l = signed_rank_location(log_ratios(a, b));
+  const std::vector<double> ratios = log_ratios(a, b);
+  const Location l = signed_rank_location(ratios);
   e.effect = std::expm1(l.estimate);
   e.low = std::expm1(l.low);
   e.high = std::expm1(l.high);
   e.coverage = l.coverage;
-  judge(e, noise_floor < 0 ? kPairedMargin : noise_floor, std::min(a.size(), b.size()));
+  judge(e, noise_floor < 0 ? kPairedMargin : noise_floor, ratios.size());
   return e;
 }
 
@@ -70,6 +73,8 @@ Effect unpaired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp
   judge(e, noise_floor < 0 ? kStoredMargin : noise_floor, static_cast<std::size_t>(std::min(x.n, y.n)));
   return e;
 }
+
+bool can_be_sure(const Effect& e) { return e.verdict != Verdict::kUnknown && e.coverage >= kLeastCoverage; }
 
 bool gate_fails(const Effect& e, double gate) { return e.verdict == Verdict::kSlower && e.low > gate; }
 

@@ -9,7 +9,10 @@
 
 namespace harness {
 
+// kUnknown: fewer than three values. The first three only where the interval's coverage is at least kLeastCoverage:
+// from six pairs, or six repetitions of both runs, on.
 enum class Verdict { kSame, kFaster, kSlower, kAmbiguous, kUnknown };
+inline constexpr double kLeastCoverage = 0.95;
 std::string_view name_of(Verdict v);
 
 struct Effect {
@@ -27,6 +30,9 @@ struct Effect {
 Effect paired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp::Nanos>& b, double noise_floor);
 // Stored results of two runs: [low_b / high_a, high_b / low_a] of their medians' intervals.
 Effect unpaired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp::Nanos>& b, double noise_floor);
+
+// Whether there are enough values for one of the sure verdicts.
+bool can_be_sure(const Effect& e);
 
 // A gate of g (0.03 = 3 %) fails only when B is surely slower by more than g.
 bool gate_fails(const Effect& e, double gate);

@@ -71,8 +71,9 @@ std::int64_t signed_rank_critical(int n) {
 }
 
 std::vector<double> log_ratios(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp::Nanos>& b) {
-  std::vector<double> out(std::min(a.size(), b.size()));
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::log(static_cast<double>(b[i]) / static_cast<double>(a[i]));
+  std::vector<double> out;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    if (a[i] > 0 && b[i] > 0) out.push_back(std::log(static_cast<double>(b[i]) / static_cast<double>(a[i])));
   return out;
 }
 

@@ -17,10 +17,13 @@ struct Location {
   double coverage = 0;       // exact up to 100 values
   double half_width() const { return (high - low) / 2; }
 };
-// ln(b[i] / a[i]) of as many pairs as both have.
+// What counts as the same between pairs, where no A/A comparison says more: 1.5 %.
+inline constexpr double kPairedMargin = 0.015;
+
+// ln(b[i] / a[i]) of as many pairs as both have, without those in which a time is 0 or below: they say nothing.
 std::vector<double> log_ratios(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp::Nanos>& b);
 
-// Empty values give zeros with coverage 0.
+// Finite values; none give zeros with coverage 0.
 Location signed_rank_location(std::vector<double> values);
 
 // Largest k with P(W < k) <= 1 %, W the signed-rank sum of n values; 0 if there is none (n <= 6).

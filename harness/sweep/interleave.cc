@@ -24,8 +24,10 @@ RepeatStop stop_of(const RepeatPolicy& p, const std::vector<std::vector<CaseReco
   const int n = static_cast<int>(samples.size());
   if (n >= p.max) return RepeatStop::kMax;
   if (i == first) return n >= p.min ? RepeatStop::kNarrow : RepeatStop::kContinue;
-  const Location ratio = signed_rank_location(log_ratios(samples_of(rounds[first]), samples));
-  if (n >= p.min && signed_rank_critical(n) > 0 && ratio.half_width() <= p.relative_ci) return RepeatStop::kNarrow;
+  const std::vector<double> ratios = log_ratios(samples_of(rounds[first]), samples);
+  const Location ratio = signed_rank_location(ratios);
+  if (n >= p.min && signed_rank_critical(static_cast<int>(ratios.size())) > 0 && ratio.half_width() <= p.relative_ci)
+    return RepeatStop::kNarrow;
   return spent >= p.time && n >= 1 ? RepeatStop::kTime : RepeatStop::kContinue;
 }
 

@@ -1,6 +1,6 @@
 // Interleaved arms: a case is measured in rounds, each a trial of its own in fresh processes, and the cases take turns,
 // there and back (A B C, C B A, ...), so that what drifts on the machine falls on all of them alike. Sample i of each
-// case was taken in round i: of the repetitions of that trial the one that nothing else disturbed (statistics.h).
+// case was taken in round i: the lower quartile of the repetitions of that trial (undisturbed in statistics.h).
 #pragma once
 #include <functional>
 #include <optional>

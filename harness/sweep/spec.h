@@ -30,6 +30,7 @@ struct SweepSpec {
   CaseSettings base;
   std::vector<Axis> axes;
   std::vector<Exclusion> exclude;
+  // relative_ci: 2 %; with interleave kPairedMargin / 2 unless the spec says it, so that equal arms can be called that.
   RepeatPolicy repeat{6, 30, 0.02, 30'000'000'000};
   std::optional<BoundarySpec> boundary;
   bool interleave = false;  // fresh processes for every sample, the cases in turns (harness/sweep/interleave.h)

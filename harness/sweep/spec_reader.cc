@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "fsdp/core/errors.h"
+#include "harness/analysis/signed_rank.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/spec.h"
 #include "harness/sweep/text.h"
@@ -44,6 +45,7 @@ class SpecReader {
     if (axes) read_axes(*axes);
     if (exclude) read_exclude(*exclude);
     if (boundary) read_boundary(*boundary);
+    if (spec_.interleave && !said_relative_ci_) spec_.repeat.relative_ci = kPairedMargin / 2;
     return std::move(spec_);
   }
 
@@ -239,6 +241,7 @@ class SpecReader {
                [&](const YAML::Node& v) {
                  const std::string text = scalar(v, "repeat relative_ci");
                  at(v, [&] { spec_.repeat.relative_ci = parse_percent(text); });
+                 said_relative_ci_ = true;
                }},
               {"time", [&](const YAML::Node& v) { spec_.repeat.time = duration(v, "repeat time"); }}});
     if (n["min"] && !n["max"]) spec_.repeat.max = std::max(spec_.repeat.min, spec_.repeat.max);
@@ -322,6 +325,7 @@ class SpecReader {
   }
 
   SweepSpec spec_;
+  bool said_relative_ci_ = false;
   bool has_model_axis_ = false;
 };
 

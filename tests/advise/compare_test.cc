@@ -172,7 +172,17 @@ TEST(Compare, ManyCasesSayHowManyFalseDifferencesToExpect) {
   for (int i = 1; i <= 40; ++i) cases.push_back(made({{"batch", std::to_string(i)}}, 1'000'000));
   const Comparison c = compare(side("a", cases), side("b", cases), {});
   ASSERT_EQ(c.notes.size(), 1u);
-  EXPECT_THAT(c.notes[0], HasSubstr("2 of them, at most"));
+  EXPECT_THAT(c.notes[0], HasSubstr("40 cases: 2 of them, at most"));
+}
+
+// Predictions have one sample each: nothing is called different there, so nothing by chance.
+TEST(Compare, CasesWithoutASureVerdictAreExpectedToLookLikeNothing) {
+  std::vector<CaseRecord> cases;
+  for (int i = 1; i <= 40; ++i) {
+    cases.push_back(made({{"batch", std::to_string(i)}}, 1'000'000));
+    cases.back().samples.resize(1);
+  }
+  EXPECT_TRUE(compare(side("a", cases), side("b", cases), {}).notes.empty());
 }
 
 }  // namespace

@@ -62,6 +62,14 @@ TEST(SignedRank, NothingGivesNothingAndEqualValuesAPoint) {
   EXPECT_EQ(l.high, 0);
 }
 
+TEST(LogRatios, APairWithATimeOfNothingIsLeftOut) {
+  const std::vector<double> seven = log_ratios({100, 100, 100, 100, 0, 100, 100}, {200, 200, 200, 200, 200, 200, 200});
+  EXPECT_EQ(seven, std::vector<double>(6, std::log(2.0)));
+  EXPECT_DOUBLE_EQ(signed_rank_location(seven).estimate, std::log(2.0));
+  EXPECT_EQ(log_ratios({0, 100, 100}, {100, 0, 100}), std::vector<double>{0.0});
+  EXPECT_TRUE(log_ratios({0, 0}, {0, 0}).empty());
+}
+
 // 2,000 sets of 20: about 98 % of the intervals hold the centre, for light and for heavy tails.
 TEST(SignedRank, TheIntervalHoldsTheCentreAsOftenAsItSays) {
   std::mt19937 random(5);

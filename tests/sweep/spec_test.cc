@@ -258,6 +258,9 @@ TEST(Spec, ARoundOfInterleavedCasesCanBeSetAndItsDefaultsChangeNothing) {
   EXPECT_EQ(other.round.time, 7'000'000'000);
   EXPECT_FALSE(other.round.pin);
   EXPECT_FALSE(parse_spec(axes + "interleave: false\n", "s.yaml").interleave);
+  EXPECT_DOUBLE_EQ(plain.repeat.relative_ci, 0.0075) << "half of what counts as the same between pairs";
+  EXPECT_DOUBLE_EQ(parse_spec("repeat: {relative_ci: 2%}\ninterleave: true\n", "s.yaml").repeat.relative_ci, 0.02);
+  EXPECT_DOUBLE_EQ(parse_spec(axes + "interleave: false\n", "s.yaml").repeat.relative_ci, 0.02);
   EXPECT_THAT(error_of(axes + "interleave: {pin: maybe}\n"),
               HasSubstr("interleave pin is \"maybe\"; use true or false"));
   EXPECT_THAT(error_of(axes + "interleave: {repetition: 5}\n"), HasSubstr("nearest: repetitions"));
