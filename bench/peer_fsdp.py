@@ -36,7 +36,7 @@ def arguments():
     p.add_argument("--memory", action="store_true", help="measure memory, over the fake process group")
     for name, value in dict(layers=4, dim=128, heads=4, ffn=352, vocab=512, seq=64, batch=4, world=2, steps=12, warmup=3, seed=0).items():
         p.add_argument(f"--{name}", type=int, default=value)
-    p.add_argument("--timeout", type=float, default=300, help="seconds for the whole run")
+    p.add_argument("--timeout", type=float, default=300, help="seconds for the whole run; with --serve who asks keeps the time")
     p.add_argument("--rank", type=int, default=-1, help=argparse.SUPPRESS)
     p.add_argument("--folder", default="", help=argparse.SUPPRESS)
     return p.parse_args()
@@ -293,7 +293,7 @@ def main():
                  for r in range(a.world)]
         deadline = time.monotonic() + a.timeout
         try:
-            codes = [r.wait(timeout=max(0.1, deadline - time.monotonic())) for r in ranks]
+            codes = [r.wait(timeout=None if a.serve else max(0.1, deadline - time.monotonic())) for r in ranks]
         except subprocess.TimeoutExpired:
             codes = ["timeout"]
         for r in ranks:

@@ -11,18 +11,21 @@ Arms run one after the other in rounds, so that the ratio of two arms of one rou
 of the step to ours; the peak of the allocator, and how far losses differ. `ours, gloo` puts both programs on the same
 collectives; `ours` uses shared memory, its default in one machine. `one rank` is one process with one rank's batch and no
 communication: ours and PyTorch without FSDP. PyTorch's arms keep their processes over the rounds and wait in between. PyTorch's peaks do
-not depend on the machine: they are kept in bench/results/peer_peaks.json, and measured where they are missing there.
+not depend on the machine: they are kept in bench/results/peer_peaks.json by version and program, and measured where they are missing there.
 """
 import argparse
 import datetime
+import hashlib
 import json
 import os
 import pathlib
 import platform
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MODELS = {"small": dict(layers=4, dim=128, heads=4, ffn=352, vocab=512, seq=64, batch=4),
@@ -72,12 +75,12 @@ def run(command):
 
 
 class Peer:
-    """PyTorch's arm: its processes stay over all rounds."""
+    """PyTorch's arm: its processes stay over all rounds, however many; each answer has to come in time."""
 
-    def __init__(self, command):
-        self.command = command
+    def __init__(self, command, answer_s=600):
+        self.command, self.answer_s = command, answer_s
         self.errors = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(command + ["--serve", "--timeout", "1800"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        self.process = subprocess.Popen(command + ["--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, start_new_session=True)
 
     def run(self):
         try:
@@ -89,10 +92,15 @@ class Peer:
 
     def answer(self):
         """Of a run; the first is given after the start and the warm-up, which would disturb the other arms."""
-        answer = self.process.stdout.readline()
+        limit = threading.Timer(self.answer_s, os.killpg, (self.process.pid, signal.SIGKILL))   # its ranks too
+        limit.start()
+        try:
+            answer = self.process.stdout.readline()
+        finally:
+            limit.cancel()
         if not answer:
             self.errors.seek(0)
-            sys.exit(f"side_by_side: no answer of: {' '.join(self.command)}\n{self.errors.read()[-2000:]}")
+            sys.exit(f"side_by_side: no answer within {self.answer_s} s of: {' '.join(self.command)}\n{self.errors.read()[-2000:]}")
         return json.loads(answer)
 
     def end(self):
@@ -109,7 +117,8 @@ def largest_difference(left, right):
 def peer_peak(command, version):
     words = command[2:]
     kept = [i for i, word in enumerate(words) if not {word, words[i - 1]} & {"--steps", "--warmup"}]   # the peak is that of the third step
-    key = f"torch {version}: " + " ".join(words[i] for i in kept)
+    program = hashlib.sha256(pathlib.Path(command[1]).read_bytes()).hexdigest()[:12]
+    key = f"torch {version}, peer_fsdp.py {program}: " + " ".join(words[i] for i in kept)
     known = json.loads(PEAKS.read_text(encoding="utf-8")) if PEAKS.exists() else {}
     if key not in known:
         known[key] = run(command + ["--memory"])["peak_bytes"]

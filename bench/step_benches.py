@@ -36,10 +36,10 @@ def in_turns(program, cases, rounds):
     return found
 
 
-def wire_ns(wire, full_bytes, ranks=2):
-    """As fsdp/comm/wire.h: latency + what a rank sends of the full buffer / bandwidth."""
+def wire_ns(wire, full_bytes, count, ranks=2):
+    """Of `count` collectives of `full_bytes` in all, as fsdp/comm/wire.h: a latency each + what a rank sends of the full buffers / bandwidth."""
     latency, bandwidth = wire
-    return latency + full_bytes * (ranks - 1) / ranks * 1e9 / bandwidth
+    return count * latency + full_bytes * (ranks - 1) / ranks * 1e9 / bandwidth
 
 
 def busy(case):
@@ -49,23 +49,24 @@ def busy(case):
 
 
 def shortest_step(case, wire):
-    """No schedule of this plan makes a shorter step: the computation of unit k can begin when units 0 to k have been gathered, and when that of
-    unit m has ended the network still owes the reductions of m and of all units behind it. Collectives at the length of the wire, computation
-    at its measured length. The root's computation before the blocks is not told apart from that behind them: none of it is taken to hide
-    what is before or behind the blocks, so its short part there (the embedding) counts as waiting."""
+    """Close to the shortest step of this plan's schedules: the computation of unit k can begin when units 0 to k have been gathered, and when that
+    of unit m has ended the network still owes the reductions of m and of all units behind it. Collectives at the length of the wire, computation
+    at its measured length. No bound to the nanosecond: the root's computation before the blocks is not told apart from that behind them, and
+    none of it is taken to hide what is before or behind the blocks, so its short part there (the embedding) counts as waiting and a step can
+    be shorter by as much."""
     forward, backward = ([m for m in sorted(case["unit_metrics"], key=lambda m: m["unit_index"]) if m["pass"] == p] for p in ("forward", "backward"))
     head = tail = gathered = reduced = hidden = 0
     for i, m in enumerate(forward):
-        gathered += wire_ns(wire, m["all_gather_bytes"]) * m["all_gathers"]
+        gathered += wire_ns(wire, m["all_gather_bytes"], m["all_gathers"])
         head = max(head, gathered - hidden)
         hidden += 0 if i == 0 else m["compute_ns"]
     hidden = 0
     for i, m in enumerate(backward):   # the root's reduction is the last, that of block 0 the one before
-        reduced += wire_ns(wire, m["reduce_scatter_bytes"]) * m["reduce_scatters"]
+        reduced += wire_ns(wire, m["reduce_scatter_bytes"], m["reduce_scatters"])
         tail = max(tail, reduced - hidden)
         hidden += 0 if i == 0 else m["compute_ns"]
     compute, _ = busy(case)
-    network = sum(wire_ns(wire, m[k + "_bytes"]) for m in case["unit_metrics"] for k in ("all_gather", "reduce_scatter") if m[k + "s"])
+    network = sum(wire_ns(wire, m[k + "_bytes"], m[k + "s"]) for m in case["unit_metrics"] for k in ("all_gather", "reduce_scatter"))
     return max(compute + head + tail, network + case["optimizer_ns"])
 
 
@@ -112,7 +113,7 @@ def own_program(program, name, arguments):
 
 
 def own_cores(program, short):
-    """Overlap as above, of one rank whose collectives are the wire's time alone: nothing takes cores from its computation."""
+    """Overlap as above, of one rank without a peer, whose collectives copy its own part and last as long as the wire: no other rank's computation takes its cores."""
     shapes = {"small": "4,128,4,352,512,64,4", "medium": "8,256,8,688,1024,128,4"}
     both = overlap_cases(short, lambda model, wire: [shapes[model], str(int(WIRES[wire][0])), str(int(WIRES[wire][1])), "5" if short else "15"])
     found = {name: [] for name in both}
