@@ -61,7 +61,8 @@ def main():
             batch = int(rows[0]["batch"])
             found = largest(program, rows[0], batch - 1)
             right = found <= batch
-            print(f"largest micro-batch, {name:22} measured below {batch}       predicted {found:6}      {'right to within one' if right else 'WRONG'}   ({ids})")
+            verdict = "does not fit either" if found < batch else "right to within one" if right else "WRONG"
+            print(f"largest micro-batch, {name:22} measured below {batch}       predicted {found:6}      {verdict}   ({ids})")
         elif what == "difference":
             measured = float(rows[0]["peak_gib"]) - float(rows[1]["peak_gib"])
             peaks = [run(program, r, r["batch"])["peak_bytes"] / GIB for r in rows]

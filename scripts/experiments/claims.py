@@ -251,7 +251,7 @@ def predicted_7b(cases):
     coarse = too_coarse(large)
     number = f"{finest.step_ns / usual.step_ns:.2f}x; {coarse.number}"
     if cause == "compute":  # the arithmetic is the same in both
-        cause += f", mostly what each pass over a unit costs the GPU besides its operators ({len(finest.units)} units instead of {len(usual.units)})"
+        cause += f", which may be what each pass over a unit costs the GPU besides its operators ({len(finest.units)} units instead of {len(usual.units)})"
     text = f"{ms(finest.step_ns)} against {ms(usual.step_ns)} for block, {share:.0%} of what grew is {cause}; {coarse.text}"
     if coarse.verdict != SHOWS or finest.step_ns < 1.25 * usual.step_ns:
         return Finding(FAIL, number, text)
