@@ -5,12 +5,11 @@
 //   host_overhead STEPS ROUNDS      one JSON document a round: nanoseconds and CPU nanoseconds of a step, by wrap
 #include <fmt/format.h>
 
-#include <cstdlib>
-#include <ctime>
 #include <iostream>
 #include <memory>
 
 #include "bench/at_once.h"
+#include "bench/program.h"
 #include "fsdp/comm/host_collectives.h"
 #include "fsdp/core/clock.h"
 #include "fsdp/core/memory_meter.h"
@@ -24,8 +23,6 @@ using namespace fsdp;
 
 constexpr int kWarmup = 5;
 
-Nanos cpu_now() { return static_cast<Nanos>(std::clock()) * (1'000'000'000 / CLOCKS_PER_SEC); }
-
 struct Run {
   Run(const std::string& wrap) : device({.rank = 0}), collectives(device, transports()) {
     harness::TrainerSettings s;
@@ -38,13 +35,14 @@ struct Run {
   ~Run() { device.cancel(); }
   static HostTransports transports() {
     HostTransports t;
-    t.shard = std::make_unique<bench::AtOnce>();
+    t.world = std::make_unique<bench::AtOnce>();
     return t;
   }
   std::string measure(int steps) {
-    const Nanos begin = steady_now(), cpu = cpu_now();
+    const Nanos begin = steady_now(), cpu = bench::process_cpu();
     for (int i = 0; i < steps; ++i) trainer->step();
-    return fmt::format(R"({{"step_ns": {}, "cpu_ns": {}}})", (steady_now() - begin) / steps, (cpu_now() - cpu) / steps);
+    return fmt::format(R"({{"step_ns": {}, "cpu_ns": {}}})", (steady_now() - begin) / steps,
+                       (bench::process_cpu() - cpu) / steps);
   }
 
   MemoryMeter meter;
@@ -56,8 +54,12 @@ struct Run {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int steps = argc > 1 ? std::atoi(argv[1]) : 50, rounds = argc > 2 ? std::atoi(argv[2]) : 5;
-  Run root("root"), block("block");
-  for (int i = 0; i < rounds; ++i)
-    std::cout << fmt::format("{{\"root\": {}, \"block\": {}}}", root.measure(steps), block.measure(steps)) << std::endl;
+  return bench::run_program([&] {
+    const int steps = bench::number_at(argc, argv, 1, "STEPS", 50),
+              rounds = bench::number_at(argc, argv, 2, "ROUNDS", 5);
+    Run root("root"), block("block");
+    for (int i = 0; i < rounds; ++i)
+      std::cout << fmt::format("{{\"root\": {}, \"block\": {}}}", root.measure(steps), block.measure(steps))
+                << std::endl;
+  });
 }

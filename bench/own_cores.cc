@@ -1,6 +1,7 @@
-// Overlap where communication has a core of its own: one rank of two, whose collectives do nothing but hold their lane
-// for as long as the emulated wire takes. What is lost against max(compute, network) is the schedule's and the
-// runtime's: two ranks on two cores also take the copies of their collectives from their computation.
+// Overlap where communication has a core of its own: one rank of two without the other, whose collectives copy its
+// own part and hold their lane for as long as the emulated wire takes. What is lost against max(compute, network) is
+// the schedule's and the runtime's: two ranks on two cores also take the copies of their collectives from their
+// computation.
 //
 //   own_cores LAYERS,DIM,HEADS,FFN,VOCAB,SEQ,BATCH LATENCY_NS BYTES_PER_S STEPS
 //
@@ -9,7 +10,7 @@
 #include <fmt/ranges.h>
 
 #include <array>
-#include <cstdlib>
+#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "bench/at_once.h"
+#include "bench/program.h"
 #include "fsdp/comm/host_collectives.h"
 #include "fsdp/comm/wire.h"
 #include "fsdp/core/memory_meter.h"
@@ -44,7 +46,7 @@ harness::TrainerSettings settings_of(const std::string& shape) {
 
 HostTransports transports(const Wire& wire) {
   HostTransports t;
-  t.shard = std::make_unique<EmulatedWire>(std::make_unique<bench::AtOnce>(), wire);
+  t.world = std::make_unique<EmulatedWire>(std::make_unique<bench::AtOnce>(), wire);
   return t;
 }
 
@@ -69,15 +71,7 @@ std::string json_of(const harness::UnitMetrics& m) {
                      m.reduce_scatter_bytes, m.all_gather_ns, m.reduce_scatter_ns, m.compute_ns);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::cerr << "own_cores LAYERS,DIM,HEADS,FFN,VOCAB,SEQ,BATCH LATENCY_NS BYTES_PER_S STEPS\n";
-    return 2;
-  }
-  const Wire wire{std::atoll(argv[2]), std::atoll(argv[3])};
-  const std::vector<Span> spans = traced(settings_of(argv[1]), wire, std::atoi(argv[4]));
+void print(const std::vector<Span>& spans) {
   const auto steps = harness::partition_steps(spans);
   const harness::StepPartition& step = steps[harness::median_step(steps)];
   std::string out = fmt::format("{{\"traced_step_ns\": {}", step.end - step.begin);
@@ -87,4 +81,18 @@ int main(int argc, char** argv) {
   std::vector<std::string> units;
   for (const harness::UnitMetrics& m : unit_metrics(spans, step)) units.push_back(json_of(m));
   std::cout << out << fmt::format(", \"unit_metrics\": [{}]}}\n", fmt::join(units, ",\n"));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 5) {
+    std::cerr << "own_cores LAYERS,DIM,HEADS,FFN,VOCAB,SEQ,BATCH LATENCY_NS BYTES_PER_S STEPS\n";
+    return 2;
+  }
+  return bench::run_program([&] {
+    const Wire wire{bench::number_at(argc, argv, 2, "LATENCY_NS", std::int64_t{0}, std::int64_t{0}),
+                    bench::number_at(argc, argv, 3, "BYTES_PER_S", std::int64_t{1})};
+    print(traced(settings_of(argv[1]), wire, bench::number_at(argc, argv, 4, "STEPS", 1)));
+  });
 }

@@ -8,14 +8,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <ctime>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/program.h"
 #include "fsdp/comm/host_collectives.h"
 #include "fsdp/comm/local_transport.h"
 #include "fsdp/core/clock.h"
@@ -49,9 +48,6 @@ harness::TrainerSettings small_model() {
   return s;
 }
 
-// Of all threads, to the microsecond.
-Nanos process_cpu() { return static_cast<Nanos>(std::clock()) * (1'000'000'000 / CLOCKS_PER_SEC); }
-
 struct Rank {
   Rank(const std::shared_ptr<ThreadBoard>& board, int rank, const harness::TrainerSettings& settings,
        const UnitPlan& plan)
@@ -60,16 +56,16 @@ struct Rank {
         trainer(settings, plan, device, collectives, meter) {}
   static HostTransports transports(const std::shared_ptr<ThreadBoard>& board, int rank) {
     HostTransports t;
-    t.shard = make_local_transport(board, rank, kTimeout);
+    t.world = make_local_transport(board, rank, kTimeout);
     return t;
   }
   Block measure(bool traced, int steps, std::size_t& spans) {
     device.set_recording(traced);
     collectives.exchange(0);
-    const Nanos begin = steady_now(), cpu = process_cpu();
+    const Nanos begin = steady_now(), cpu = bench::process_cpu();
     for (int i = 0; i < steps; ++i) trainer.step();
     collectives.exchange(0);  // both ranks are done
-    const Block b{(steady_now() - begin) / steps, (process_cpu() - cpu) / steps};
+    const Block b{(steady_now() - begin) / steps, (bench::process_cpu() - cpu) / steps};
     if (traced) spans = device.take_spans().size() / static_cast<std::size_t>(steps);
     return b;
   }
@@ -121,18 +117,24 @@ double nanos_of_a_span() {
   return found[kRounds / 2];
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const std::string wrap = argc > 1 ? argv[1] : "block";
-  const int steps = argc > 2 ? std::atoi(argv[2]) : 10, quads = argc > 3 ? std::atoi(argv[3]) : 20;
-  const Result r = run(wrap, steps, quads);
+void print(const Result& r) {
   std::vector<std::string> lines;
   for (const auto& quad : r.quads) {
     std::vector<std::string> blocks;
     for (const Block& b : quad) blocks.push_back(fmt::format(R"({{"step_ns": {}, "cpu_ns": {}}})", b.step, b.cpu));
     lines.push_back(fmt::format("[{}]", fmt::join(blocks, ", ")));
   }
-  std::cout << fmt::format("{{\"spans\": {}, \"span_ns\": {:.1f}, \"traced\": [0, 1, 1, 0], \"quads\": [{}]}}\n",
-                           r.spans, nanos_of_a_span(), fmt::join(lines, ",\n"));
+  std::vector<int> traced(kTraced.begin(), kTraced.end());
+  std::cout << fmt::format("{{\"spans\": {}, \"span_ns\": {:.1f}, \"traced\": [{}], \"quads\": [{}]}}\n", r.spans,
+                           nanos_of_a_span(), fmt::join(traced, ", "), fmt::join(lines, ",\n"));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return bench::run_program([&] {
+    const std::string wrap = argc > 1 ? argv[1] : "block";
+    const int steps = bench::number_at(argc, argv, 2, "STEPS", 10);
+    print(run(wrap, steps, bench::number_at(argc, argv, 3, "QUADS", 20)));
+  });
 }

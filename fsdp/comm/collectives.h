@@ -22,6 +22,9 @@ struct Communicator {
   constexpr Communicator(Role of = kShard, int group = 0) : role(of), ranks(group) {}
   friend constexpr bool operator==(Communicator, Communicator) = default;
 
+  // A group's first communicator: not that of all ranks, none beside it or across groups.
+  constexpr bool is_group() const { return role == kShard && ranks > 0; }
+
   // Of a world of that many ranks: how many take part, who takes part with a rank and at which place it is, and the
   // number of its set among the disjoint ones that the world falls into.
   constexpr int size(int world) const { return role == kReplica ? world / group(world) : group(world); }

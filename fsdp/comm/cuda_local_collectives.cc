@@ -51,9 +51,9 @@ CudaLocalCollectives::CudaLocalCollectives(CudaDevice& device, const CudaMeeting
       exceptions_at_birth_(std::uncaught_exceptions()),
       compute_memory_(device, Lane::kCompute),
       gather_memory_(device, Lane::kAllGather) {
-  SHARDSCOPE_CHECK(meetings.shard != nullptr, "no meeting of all ranks");
-  join({}, meetings.shard, meetings.shard->ranks());
-  for (const auto& [communicator, meeting] : meetings.others) join(communicator, meeting, meetings.shard->ranks());
+  SHARDSCOPE_CHECK(meetings.world != nullptr, "no meeting of all ranks");
+  join({}, meetings.world, meetings.world->ranks());
+  for (const auto& [communicator, meeting] : meetings.others) join(communicator, meeting, meetings.world->ranks());
   for (const Lane lane : {Lane::kAllGather, Lane::kReduceScatter, Lane::kAllReduce})
     scratch_[static_cast<std::size_t>(lane)] = std::make_unique<LaneScratch>(device, lane);
   full_ = std::make_unique<CudaBuffers>(device, gather_memory_);
@@ -76,9 +76,7 @@ void CudaLocalCollectives::join(Communicator c, const std::shared_ptr<CudaMeetin
 }
 
 CudaLocalCollectives::Party& CudaLocalCollectives::party(Communicator c) const {
-  const auto at = std::find_if(parties_.begin(), parties_.end(), [c](const auto& p) { return p->communicator == c; });
-  SHARDSCOPE_CHECK(at != parties_.end(), "communicator " + name_of(c));
-  return **at;
+  return *entry_of(parties_, c, [](const auto& p) { return p->communicator; });
 }
 
 void CudaLocalCollectives::enqueue(Lane lane, const CollectiveCall& call) {
@@ -163,7 +161,7 @@ std::vector<std::uint64_t> CudaLocalCollectives::exchange(std::uint64_t value) {
   device_.drain();
   try {
     for (const auto& p : parties_)
-      if (p->communicator.role == Communicator::kShard && p->communicator.ranks > 0) meet(*p, value);
+      if (p->communicator.is_group()) meet(*p, value);
     return meet(*parties_.front(), value);
   } catch (const std::exception& e) {
     abort(e.what());

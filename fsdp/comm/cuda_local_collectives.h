@@ -45,7 +45,7 @@ class CudaMeeting {
 
 // One of each communicator that the plan needs; as HostTransports.
 struct CudaMeetings {
-  std::shared_ptr<CudaMeeting> shard;
+  std::shared_ptr<CudaMeeting> world;  // of all ranks
   std::vector<std::pair<Communicator, std::shared_ptr<CudaMeeting>>> others;
 };
 

@@ -1,6 +1,5 @@
 #include "fsdp/comm/host_collectives.h"
 
-#include <algorithm>
 #include <exception>
 
 #include "fsdp/core/errors.h"
@@ -26,7 +25,7 @@ SpanKind span_kind(CollectiveKind k) {
 }  // namespace
 
 std::string name_of(Communicator c) {
-  if (c.ranks == 0 && c.role == Communicator::kShard) return "world";
+  if (c == Communicator()) return "world";
   std::string size;
   if (c.ranks > 0) size.append(".").append(std::to_string(c.ranks));
   switch (c.role) {
@@ -61,15 +60,9 @@ WorkTag tag_of(const CollectiveCall& call, int group_size) {
 
 HostCollectives::HostCollectives(HostDevice& device, HostTransports transports)
     : device_(device), exceptions_at_birth_(std::uncaught_exceptions()) {
-  if (!transports.shard) throw ConfigError("[comm] no transport of all ranks; give one, of one rank if need be");
-  members_.push_back({{}, std::move(transports.shard)});
+  if (!transports.world) throw ConfigError("[comm] no transport of all ranks; give one, of one rank if need be");
+  members_.push_back({{}, std::move(transports.world)});
   for (auto& [communicator, transport] : transports.others) members_.push_back({communicator, std::move(transport)});
-  const bool own = std::any_of(members_.begin(), members_.end(),
-                               [](const Member& m) { return m.communicator.role == Communicator::kReduceScatter; });
-  if (!device_.shared_channel() && !own) {
-    throw ConfigError(
-        "[comm] a reduce-scatter thread needs a communicator of its own; give one, or use a shared channel");
-  }
 }
 
 HostCollectives::~HostCollectives() {
@@ -78,19 +71,12 @@ HostCollectives::~HostCollectives() {
   device_.cancel();
 }
 
-HostCollectives::Member* HostCollectives::find(Communicator c) {
-  for (Member& m : members_)
-    if (m.communicator == c) return &m;
-  return c.role == Communicator::kReduceScatter ? find({Communicator::kShard, c.ranks}) : nullptr;
-}
-
 void HostCollectives::enqueue(Lane lane, const CollectiveCall& call) {
-  Member* const member = find(call.communicator);
-  SHARDSCOPE_CHECK(member != nullptr, "communicator " + name_of(call.communicator));
+  Member& member = entry_of(members_, call.communicator, &Member::communicator);
   const int channel = device_.channel_of(lane);
-  SHARDSCOPE_CHECK(member->channel < 0 || member->channel == channel, "lane " + std::string(name_of(lane)));
-  member->channel = channel;
-  Transport* const transport = member->transport.get();
+  SHARDSCOPE_CHECK(member.channel < 0 || member.channel == channel, "lane " + std::string(name_of(lane)));
+  member.channel = channel;
+  Transport* const transport = member.transport.get();
   device_.submit(lane, tag_of(call, transport->world()), [this, transport, call] { return run(*transport, call); });
 }
 
@@ -107,7 +93,7 @@ std::vector<std::uint64_t> HostCollectives::exchange(std::uint64_t value) {
   device_.drain();
   try {
     for (const Member& m : members_)
-      if (m.communicator.role == Communicator::kShard && m.communicator.ranks > 0) m.transport->exchange(value);
+      if (m.communicator.is_group()) m.transport->exchange(value);
     return everybody().exchange(value);
   } catch (const std::exception& e) {
     abort(e.what());

@@ -1,6 +1,7 @@
 // HostCollectives: puts a transport's blocking calls on the comm lanes of a HostDevice.
 // When a call fails, the rank's other transports are told, so that no peer waits for this rank in vain.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,18 +9,27 @@
 
 #include "fsdp/comm/collectives.h"
 #include "fsdp/comm/transport.h"
+#include "fsdp/core/errors.h"
 #include "fsdp/device/host/host_device.h"
 
 namespace fsdp {
 
-// One per communicator. A reduce-scatter communicator that is missing is its group's other one.
+// One per communicator that is called.
 struct HostTransports {
-  std::unique_ptr<Transport> shard;  // of all ranks
+  std::unique_ptr<Transport> world;  // of all ranks
   std::vector<std::pair<Communicator, std::unique_ptr<Transport>>> others;
 };
 
 // "world", "shard.4", "reduce_scatter", "reduce_scatter.4", "replica.4"
 std::string name_of(Communicator c);
+
+// The entry of a communicator, which `key` reads; that there is one is checked.
+template <class Entries, class Key>
+auto& entry_of(Entries& entries, Communicator c, Key key) {
+  const auto at = std::ranges::find(entries, c, key);
+  SHARDSCOPE_CHECK(at != entries.end(), "communicator " + name_of(c));
+  return *at;
+}
 
 // Bytes of the full buffer of a call: what WorkTag and Span carry.
 Bytes full_bytes(const CollectiveCall& call, int group_size);
@@ -27,8 +37,7 @@ WorkTag tag_of(const CollectiveCall& call, int group_size);
 
 class HostCollectives final : public Collectives {
  public:
-  // `device` outlives this. Throws ConfigError if the transports do not fit together: that of all ranks is missing, a
-  // device with a reduce-scatter thread of its own without a transport for it.
+  // `device` outlives this. Throws ConfigError if the transport of all ranks is missing.
   HostCollectives(HostDevice& device, HostTransports transports);
   // If lanes are still at work, or an exception passes: tells the peers, drops what has not started.
   ~HostCollectives() override;
@@ -38,7 +47,8 @@ class HostCollectives final : public Collectives {
   int rank() const override { return everybody().rank(); }
   int world() const override { return everybody().world(); }
 
-  // All calls of one communicator go to lanes of one thread (HostDevice::channel_of); a breach is a failed check.
+  // All calls of one communicator go to lanes of one thread (HostDevice::channel_of), and there is a transport for it;
+  // a breach is a failed check.
   void enqueue(Lane lane, const CollectiveCall& call) override;
   // Waits for the lanes to be idle first. Groups of consecutive ranks meet too, so that a rank that is in a collective
   // of one instead is named.
@@ -56,7 +66,6 @@ class HostCollectives final : public Collectives {
     std::unique_ptr<Transport> transport;
     int channel = -1;  // which thread serves it, from its first call on
   };
-  Member* find(Communicator c);
   Nanos run(Transport& transport, const CollectiveCall& call);
   Transport& everybody() const { return *members_.front().transport; }
 

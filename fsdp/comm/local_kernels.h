@@ -5,8 +5,8 @@
 
 namespace fsdp {
 
-// out[i] = (accumulate ? out[i] : addend ? addend[i] : 0) + scale * (in[0][i] + in[1][i] + ...), rounded once to
-// out_dtype (nearest even).
+// out[i] = (accumulate ? out[i] : 0) + ((addend ? addend[i] : 0) + scale * (in[0][i] + in[1][i] + ...)), rounded once
+// to out_dtype (nearest even).
 // `out` may be one of the inputs if the dtypes are equal; other overlaps are not allowed.
 struct RankSum {
   const void* const* in = nullptr;  // one per rank

@@ -178,9 +178,7 @@ std::unique_ptr<NcclCommunicator> NcclCollectives::split(Communicator c) {
 }
 
 NcclCollectives::Member& NcclCollectives::member(Communicator c) {
-  const auto at = std::find_if(members_.begin(), members_.end(), [c](const Member& m) { return m.communicator == c; });
-  SHARDSCOPE_CHECK(at != members_.end(), "communicator " + name_of(c));
-  return *at;
+  return entry_of(members_, c, &Member::communicator);
 }
 
 void NcclCollectives::enqueue(Lane lane, const CollectiveCall& call) {

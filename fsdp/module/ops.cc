@@ -96,17 +96,20 @@ Tensor with_history(Tensor t, const std::shared_ptr<Node>& node) {
   if (node) torch::autograd::set_history(t, node);
   return t;
 }
+// Of nodes that keep tensors those with an output are makers.
 template <int kCount>
 struct Keeper : Remaking {
   std::array<Tensor, kCount> kept;
   void release_variables() override {
     for (Tensor& t : kept) t.reset();
+    if (output) output->forget();
     Remaking::release_variables();
   }
 };
 thread_local bool remakes = true;
 
-// Kept beyond its unit's forward: the unit's memory may be gone when a reader in another unit needs it.
+// Kept beyond its unit's forward: the unit's memory may be gone when a reader in another unit needs it, in forward
+// already. So each norm makes its copy before anybody reads it, and keeps it also where no linear() ever does.
 Tensor copy_of(const Tensor& parameter) {
   const at::AutoDispatchBelowADInplaceOrView below;
   return parameter.clone();

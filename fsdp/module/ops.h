@@ -5,7 +5,8 @@
 // fp32, rounded once per operator.
 //
 // What a norm or an activation makes is not kept for a linear() that reads it, if RemakeScope says so: backward makes
-// it again, to the same bits, from what the norm's or the activation's own backward keeps.
+// it again, to the same bits, from what the norm's or the activation's own backward keeps and, of a norm, a copy of its
+// weight and bias. Each norm makes that copy, whether a linear() reads it or not.
 //
 // A tensor with two readers goes through fork(): LibTorch's engine adds two gradients of one tensor in place on the
 // host but out of place on meta, and the worlds would differ by one buffer.

@@ -30,8 +30,8 @@ class TorchUnits final : public UnitMemory {
     at::Tensor group_shard;              // this rank's part of the copy over the smaller group
     at::Tensor accumulated;              // full gradient of micro-batches that were not reduced, reduce dtype
     at::Tensor reduce_input, gradient;
-    at::Tensor
-        group_sum;  // hybrid: what the group has summed, in the reduce type, until the groups' sums are the gradient
+    // Hybrid: what the group has summed, in the reduce type, until the groups' sums are the gradient.
+    at::Tensor group_sum;
     bool has_sum = false;  // the gradient holds an earlier reduction of this step
     Tensors pending;       // what autograd handed over, until packed
   };

@@ -108,6 +108,11 @@ int shard_ranks(const UnitSpec& unit, int world) {
   return group;
 }
 
+bool replicates(const UnitSpec& unit, int world) {
+  const int ranks = shard_ranks(unit, world);
+  return ranks > 1 && ranks < world;
+}
+
 int reshard_ranks(const UnitSpec& unit, int world) {
   const int group = unit.options.reshard_group, ranks = shard_ranks(unit, world);
   if (group <= 1 || ranks == 1) return 0;
@@ -122,7 +127,7 @@ PlanGroups groups_of(const UnitPlan& plan, int world) {
   PlanGroups groups;
   for (const UnitSpec& unit : plan.units) {
     const int ranks = shard_ranks(unit, world);
-    if (ranks > 1 && ranks < world) shard.insert(ranks);
+    if (replicates(unit, world)) shard.insert(ranks);
     if (ranks == world) groups.world = true;
     if (const int kept = reshard_ranks(unit, world); kept > 0) regather.insert(kept);
   }

@@ -52,6 +52,8 @@ Count align_elements_for(Dtype param_dtype, Dtype reduce_dtype);
 // Ranks that one copy of the unit is spread over: the world, the group of a hybrid strategy, 1 for no_shard. Throws
 // ConfigError if a group does not divide what it is a part of.
 int shard_ranks(const UnitSpec& unit, int world);
+// Groups that share the unit hold copies of each other's shards (hybrid).
+bool replicates(const UnitSpec& unit, int world);
 // Ranks that keep a copy among them between forward and backward (reshard_after_forward by a group size); 0: none.
 int reshard_ranks(const UnitSpec& unit, int world);
 

@@ -73,12 +73,18 @@ void CountingUnitMemory::release_group_sum(UnitId u) { meter_.sub(at(u).group_su
 
 CollectiveCall CountingUnitMemory::all_gather_call(UnitId u) {
   const Dtype d = at(u).param_dtype;
-  return {.kind = CollectiveKind::kAllGather, .unit = u, .in_dtype = d, .out_dtype = d, .count = at(u).count};
+  return {.kind = CollectiveKind::kAllGather,
+          .communicator = {Communicator::kShard, at(u).group},
+          .unit = u,
+          .in_dtype = d,
+          .out_dtype = d,
+          .count = at(u).count};
 }
 
 CollectiveCall CountingUnitMemory::reduce_call(UnitId u) {
   const bool all = all_reduces_[static_cast<std::size_t>(u)];
   return {.kind = all ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter,
+          .communicator = {Communicator::kShard, at(u).group},
           .unit = u,
           .in_dtype = at(u).reduce_dtype,
           .count = at(u).gradient / size_of(Dtype::kFloat32)};
@@ -86,7 +92,7 @@ CollectiveCall CountingUnitMemory::reduce_call(UnitId u) {
 
 CollectiveCall CountingUnitMemory::replica_call(UnitId u) {
   return {.kind = CollectiveKind::kAllReduce,
-          .communicator = Communicator::kReplica,
+          .communicator = {Communicator::kReplica, at(u).group},
           .unit = u,
           .in_dtype = at(u).reduce_dtype,
           .count = at(u).gradient / size_of(Dtype::kFloat32)};
@@ -233,12 +239,13 @@ UnitBytes unit_bytes(const UnitSpec& unit, const ModuleTree& tree, int world, By
   b.reduce = world > 1 && !in_place ? g.flat * reduced : 0;
   b.reduce_again = world > 1 ? g.flat * reduced : 0;
   b.gradient = g.shard * kMaster;
-  const bool hybrid = l.world > 1 && l.world < world;
+  const bool hybrid = replicates(unit, world);
   b.group_sum = hybrid && o.reduce_dtype != Dtype::kFloat32 ? g.shard * reduced : 0;
   b.accumulated = g.flat * reduced;
   b.optimizer = g.shard * optimizer_state_per_element;
   b.padding = l.padding();
   b.count = l.shard;
+  b.group = hybrid ? l.world : 0;
   b.param_dtype = o.param_dtype;
   b.reduce_dtype = o.reduce_dtype;
   return b;
@@ -263,7 +270,7 @@ UnitTraits unit_traits(const UnitSpec& unit, const UnitBytes& bytes, int world) 
   t.keeps_group_shard = bytes.group_shard > 0;
   t.all_reduces = ranks == 1;
   t.reduces = world > 1;
-  t.replicates = ranks > 1 && ranks < world;
+  t.replicates = replicates(unit, world);
   t.keeps_group_sum = bytes.group_sum > 0;
   t.unsharded_bytes = bytes.gathered > 0 ? bytes.gathered : bytes.unsharded > 0 ? bytes.unsharded : bytes.parameters;
   t.reduce_bytes = bytes.reduce_again;

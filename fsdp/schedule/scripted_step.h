@@ -27,6 +27,7 @@ struct UnitBytes {
   Bytes optimizer = 0;
   Count padding = 0;  // elements
   Count count = 0;    // elements of a rank's shard
+  int group = 0;      // hybrid: ranks that share it; 0: all
   Dtype param_dtype = Dtype::kFloat32, reduce_dtype = Dtype::kFloat32;
 };
 

@@ -163,7 +163,7 @@ std::vector<CollectiveSample> collective_samples(fsdp::CollectiveKind kind, bool
   on_ranks(kWorld, [&](int rank, int fd) {
     const auto memory = fsdp::attach_shared_memory(fd, rank, kWorld);
     fsdp::HostTransports transports;
-    transports.shard = fsdp::attach_local_transport(memory, rank, kWorld, kTimeout, 0);
+    transports.world = fsdp::attach_local_transport(memory, rank, kWorld, kTimeout, 0);
     fsdp::HostDevice device(fsdp::HostDevice::Options{rank, kTimeout, true});
     fsdp::HostCollectives collectives(device, std::move(transports));
     for (fsdp::Count count = 1 << 10; count <= (quick ? 1 << 20 : 1 << 22); count *= 4) {
@@ -204,7 +204,7 @@ WireTimes wire_times(bool quick) {
   on_ranks(kWorld, [&](int rank, int fd) {
     const auto memory = fsdp::attach_shared_memory(fd, rank, kWorld);
     fsdp::HostTransports transports;
-    transports.shard = std::make_unique<fsdp::EmulatedWire>(
+    transports.world = std::make_unique<fsdp::EmulatedWire>(
         fsdp::attach_local_transport(memory, rank, kWorld, kTimeout, 0), fsdp::Wire{kLatency, 1'000'000'000'000});
     fsdp::HostDevice device(fsdp::HostDevice::Options{rank, kTimeout, true});
     fsdp::HostCollectives collectives(device, std::move(transports));

@@ -1,6 +1,8 @@
 #include "harness/trial/case_costs.h"
 
 #include "fsdp/core/errors.h"
+#include "fsdp/plan/shard_layout.h"
+#include "fsdp/schedule/communicators.h"
 #include "harness/trial/case_units.h"
 
 namespace harness {
@@ -18,16 +20,16 @@ CostModel cost_model_of(const CaseSettings& c) {
   return m;
 }
 
-int communicators_of(const CaseSettings& c) {
+int count_communicators(const CaseSettings& c) {
   if (c.world == 1) return 0;
-  const fsdp::UnitOptions o = unit_options_of(c);
-  return 1 + (c.reduce_scatter_communicator == "own" ? 1 : 0) + (o.group > 0 ? 1 : 0);
+  const bool own = c.reduce_scatter_communicator == "own";
+  return 1 + static_cast<int>(fsdp::communicators_of(fsdp::groups_of(plan_of(c), c.world), own).size());
 }
 
 CaseSettings with_hardware_budget(CaseSettings c) {
   if (c.memory_budget != "none") return c;
   const CostModel model = cost_model_of(c);
-  const fsdp::Bytes bytes = model.memory_for_tensors(communicators_of(c));
+  const fsdp::Bytes bytes = model.memory_for_tensors(count_communicators(c));
   if (bytes < 0) {
     throw fsdp::ConfigError("[hardware] " + model.hardware().name +
                             " has no memory left for tensors; lower memory.context_gib or communicator_gib");

@@ -7,7 +7,8 @@ namespace harness {
 
 // The hardware of a case on device virtual; without one an assumed processor core. Throws fsdp::ConfigError.
 CostModel cost_model_of(const CaseSettings& settings);
-int communicators_of(const CaseSettings& settings);
+// Of each rank, that of all ranks among them; 0 where there is only one.
+int count_communicators(const CaseSettings& settings);
 // The case with the memory that its hardware leaves for tensors as the budget, where it names none itself.
 CaseSettings with_hardware_budget(CaseSettings settings);
 

@@ -1,6 +1,5 @@
 #include "harness/trial/environment.h"
 
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <string_view>
 
 #include "harness/sweep/text.h"
+#include "harness/trial/rank_cores.h"
 #include "harness/trial/revision.h"
 
 namespace harness {
@@ -43,10 +43,8 @@ std::string shardscope_version() { return SHARDSCOPE_VERSION; }
 std::string git_revision() { return SHARDSCOPE_GIT_REVISION; }
 
 int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  return CPU_COUNT(&set);
+  const std::vector<int> allowed = allowed_cores();
+  return static_cast<int>(allowed.empty() ? sysconf(_SC_NPROCESSORS_ONLN) : static_cast<long>(allowed.size()));
 }
 
 std::map<std::string, std::string> host_environment() {

@@ -11,7 +11,7 @@ namespace {
 
 fsdp::HostTransports make_transports(const RankJob& job, const fsdp::UnitPlan& plan, TransportMaker& maker) {
   fsdp::HostTransports t;
-  t.shard = maker.make(fsdp::name_of(fsdp::Communicator()), {});
+  t.world = maker.make(fsdp::name_of(fsdp::Communicator()), {});
   for (const fsdp::Communicator c :
        fsdp::communicators_of(fsdp::groups_of(plan, job.world), own_reduce_scatter(job.settings)))
     t.others.emplace_back(c, maker.make(fsdp::name_of(c), c));

@@ -96,6 +96,7 @@ bool give(int from, int to) { return from < 0 || dup2(from, to) >= 0; }
 
 RankProcesses::RankProcesses(const LaunchOptions& options) : oom_kills_(host_oom_kills()) {
   ranks_.reserve(options.count);
+  on_own_cores_ = !options.cores.empty();
   try {
     for (int rank = 0; rank < options.count; ++rank) start(options, rank);
   } catch (...) {
@@ -147,6 +148,9 @@ void RankProcesses::start(const LaunchOptions& options, int rank) {
     errno = error;
     fail("cannot start the rank program " + program);
   }
+  cpu_set_t now{};
+  on_own_cores_ =
+      on_own_cores_ && sched_getaffinity(ranks_.back().pid, sizeof now, &now) == 0 && CPU_EQUAL(&now, &cores.set) != 0;
 }
 
 void RankProcesses::close_sockets() noexcept {

@@ -41,6 +41,8 @@ class RankProcesses final : public RankGroup {
 
   int count() const override { return static_cast<int>(ranks_.size()); }
   pid_t pid(int rank) const override { return ranks_.at(rank).pid; }
+  // Whether every rank was given the cores of the options, and none was refused them.
+  bool on_own_cores() const { return on_own_cores_; }
   bool ended(int rank) const { return ranks_.at(rank).ended; }
   void send(int rank, const std::string& line) override { ranks_.at(rank).control.send(line); }
   std::vector<RankUpdate> wait(fsdp::Nanos deadline) override { return wait(deadline, -1); }
@@ -69,6 +71,7 @@ class RankProcesses final : public RankGroup {
   pid_t group_ = -1;
   const std::int64_t oom_kills_;  // of the host, when the ranks were started
   bool reaped_ = false;
+  bool on_own_cores_ = false;
 };
 
 }  // namespace harness

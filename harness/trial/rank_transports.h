@@ -22,6 +22,8 @@ class TransportMaker {
   // Meets rank 0 if the ranks meet at a rendezvous. `timeout`: of every wait of the transports.
   TransportMaker(const RankJob& job, fsdp::Nanos timeout);
 
+  // Of this rank's set of the communicator; the sets that it splits all ranks into make theirs at once, each under the
+  // same `name`. On the wire of the job where it has one.
   std::unique_ptr<fsdp::Transport> make(const std::string& name, fsdp::Communicator c);
 
  private:

@@ -30,7 +30,7 @@ constexpr fsdp::Nanos kTermGrace = 300 * kMillisecond;
 // Empty: the system places the ranks.
 RankCores rank_cores(const CaseSettings& settings, const TrialOptions& options) {
   if (!options.pin || options.ranks || settings.device != "cpu") return {};
-  return cores_of_ranks(allowed_cores(), settings.world);
+  return cores_of_ranks(physical_cores(allowed_cores()), settings.world);
 }
 
 // Leads one set of ranks through a trial.
@@ -39,12 +39,13 @@ class Trial {
   Trial(const CaseSettings& settings, const TrialOptions& options)
       : settings_(settings),
         options_(options),
-        ranks_(options.ranks ? options.ranks() : start_here(settings, options)),
+        ranks_(options.ranks ? options.ranks() : start_here(settings, options, own_cores_)),
         answers_(ranks_->count()) {}
 
   // Fills the record; returns when every rank has ended.
   void run(CaseRecord& record) {
     const fsdp::Nanos begin = fsdp::steady_now();
+    if (own_cores_) record.environment["rank_cores"] = "own";
     deadline_ = options_.timeout > 0 ? begin + options_.timeout : INT64_MAX;
     tell_progress();
     while (!done_ && !outcome_) {
@@ -72,7 +73,8 @@ class Trial {
     std::optional<RankResult> result;
   };
 
-  static std::unique_ptr<RankGroup> start_here(const CaseSettings& settings, const TrialOptions& options) {
+  static std::unique_ptr<RankGroup> start_here(const CaseSettings& settings, const TrialOptions& options,
+                                               bool& own_cores) {
     const Rendezvous rendezvous = make_rendezvous(settings);
     LaunchOptions launch;
     launch.program = options.rank_program.empty() ? default_rank_program() : options.rank_program;
@@ -82,6 +84,7 @@ class Trial {
     launch.shared_memory_fd = rendezvous.shared_memory.get();
     launch.listen_fd = rendezvous.listener.get();
     auto ranks = std::make_unique<RankProcesses>(launch);
+    own_cores = ranks->on_own_cores();
     for (int rank = 0; rank < settings.world; ++rank)
       ranks->send(rank, to_json_line(rank_job(settings, rendezvous, rank)));
     return ranks;
@@ -224,6 +227,7 @@ class Trial {
 
   const CaseSettings& settings_;
   const TrialOptions& options_;
+  bool own_cores_ = false;  // before ranks_, whose start sets it
   std::unique_ptr<RankGroup> ranks_;
   std::vector<Answer> answers_;
   std::vector<Failure> failures_;
@@ -273,7 +277,6 @@ CaseRecord run_trial(const CaseSettings& settings, const TrialOptions& options) 
       if (settings.device == "virtual") {
         run_virtual_trial(settings, options, record);
       } else {
-        if (!rank_cores(settings, options).empty()) record.environment["rank_cores"] = "own";
         Trial(settings, options).run(record);
       }
     } catch (const fsdp::EnvironmentError&) {

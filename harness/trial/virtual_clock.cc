@@ -29,13 +29,6 @@ VirtualClock::VirtualClock(const CostModel& model, int world, const VirtualWire&
       device_(device),
       contention_(model.hardware().contention) {}
 
-int VirtualClock::channel_of(fsdp::Communicator c) {
-  const auto at = std::find(channels_.begin(), channels_.end(), c);
-  const auto channel = at - channels_.begin();
-  if (at == channels_.end()) channels_.push_back(c);
-  return static_cast<int>(channel);
-}
-
 GroupShape VirtualClock::shape_of(fsdp::Communicator c) const {
   const Topology& t = model_.topology();
   return c.role == fsdp::Communicator::kReplica ? t.replica(c.ranks) : t.shard(group_size(c));
@@ -88,7 +81,7 @@ void VirtualClock::enqueue(fsdp::Lane lane, const fsdp::CollectiveCall& call) {
   device_.host_work(nanos(model_.hardware().collective_us));
   fsdp::WorkTag tag = fsdp::tag_of(call, ranks);
   tag.bytes = full;
-  device_.charge(lane, tag, cost, channel_of(call.communicator));
+  device_.charge(lane, tag, cost, channels_.of(call.communicator));
   const fsdp::Nanos end = device_.lane_free(lane);
   const fsdp::Nanos inside = model_.inside_node(call.kind, travelling, shape_of(call.communicator));
   if (cost > 0) contention_.communication(end - cost, end, static_cast<double>(inside) / static_cast<double>(cost));

@@ -43,7 +43,6 @@ class VirtualClock final : public OpObserver, public fsdp::Collectives {
  private:
   fsdp::Nanos wait_for_last(fsdp::Communicator c) const;
   GroupShape shape_of(fsdp::Communicator c) const;
-  int channel_of(fsdp::Communicator c);
   fsdp::Nanos once_per_pass();
 
   const CostModel& model_;
@@ -52,7 +51,7 @@ class VirtualClock final : public OpObserver, public fsdp::Collectives {
   const ArrivalSkew skew_;
   fsdp::VirtualDevice& device_;
   Contention contention_;
-  std::vector<fsdp::Communicator> channels_;  // the device's channels, by number
+  fsdp::VirtualChannels channels_;
   std::vector<std::array<bool, 4>> entered_;  // by unit and pass, of this step
   bool optimizing_ = false;
 };

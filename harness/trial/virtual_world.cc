@@ -142,7 +142,7 @@ class VirtualWorld {
     if (c.hardware.empty())
       r.warnings.push_back("no hardware was named: times are those of an assumed processor core; memory is exact");
     r.environment = torch_environment();
-    describe(model_, communicators_of(c), r.environment);
+    describe(model_, count_communicators(c), r.environment);
     if (model_.hardware().caching_allocator) describe_allocator(r);
   }
 

@@ -42,8 +42,8 @@ std::vector<Batch> make_batches(const TrainerSettings& s, const fsdp::Collective
   return batches;
 }
 
-std::unique_ptr<fsdp::Module> make_model(const TrainerSettings& s) {
-  auto model = build_model(s.model, s.meta);
+std::unique_ptr<fsdp::Module> checkpointed_model(const TrainerSettings& s) {
+  auto model = s.make_model ? s.make_model() : build_model(s.model, s.meta);
   for (fsdp::Module* m : fsdp::modules_of(*model)) m->set_checkpointed(s.checkpoint && m->is_block());
   return model;
 }
@@ -69,7 +69,7 @@ class Trainer::Impl {
         tensors_(s.tensors),
         remake_(s.remake),
         batches_(make_batches(s, collectives)),
-        model_(make_model(s)),
+        model_(checkpointed_model(s)),
         sharded_(*model_, plan, {s.meta, s.seed, s.scheduler}, device, collectives, &meter),
         optimizer_(sharded_, optimizer_options(s), device, collectives) {}
 

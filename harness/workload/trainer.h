@@ -2,6 +2,7 @@
 // this header: the rank program and the tests drive it with plain values.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,8 +15,9 @@
 #include "harness/workload/model_settings.h"
 
 namespace fsdp {
+class Module;
 class TensorDevice;
-}
+}  // namespace fsdp
 
 namespace harness {
 
@@ -35,6 +37,8 @@ struct TrainerSettings {
   // PyTorch does there.
   bool remake = true;
   fsdp::SchedulerOptions scheduler;
+  // Another model in place of build_model(model, meta), with named modules; `model` then says what a batch looks like.
+  std::function<std::unique_ptr<fsdp::Module>()> make_model;
 };
 
 struct StepResult {
@@ -45,8 +49,8 @@ struct StepResult {
 class Trainer {
  public:
   // Builds everything on the calling thread, which is then the only one to call step(). `plan` was made from
-  // describe_model(settings.model). Device, collectives and meter must outlive this; the meter counts every tensor.
-  // Throws ConfigError, OutOfMemory.
+  // describe_model(settings.model), or from what make_model makes. Device, collectives and meter must outlive this; the
+  // meter counts every tensor. Throws ConfigError, OutOfMemory.
   Trainer(const TrainerSettings& settings, const fsdp::UnitPlan& plan, fsdp::Device& device,
           fsdp::Collectives& collectives, fsdp::MemoryMeter& meter);
   // After a step that threw, cancel the device's lanes first: they may still write into the buffers freed here.

@@ -34,8 +34,6 @@ class Emulated : public ::testing::Test {
 };
 
 TEST_F(Emulated, EveryRankIsTakenToHoldWhatThisOneHolds) {
-  EXPECT_EQ(comm_.group_size(kPairs), 2);
-  EXPECT_EQ(comm_.group_size({Communicator::kReplica, 2}), 2);
   EXPECT_EQ(comm_.world(), 4);
   const float shard[] = {1, 2, 3};
   float full[6] = {}, part[3] = {10, 10, 10}, whole[2] = {5, 6};

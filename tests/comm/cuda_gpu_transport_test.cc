@@ -76,7 +76,7 @@ World nccl(bool registered) {
 std::vector<World> worlds_under_test() {
   World local{"CudaThreads", [](int world, Nanos timeout, const RankMain& rank_main) {
                 CudaMeetings meetings;
-                meetings.shard = std::make_shared<CudaMeeting>(world);
+                meetings.world = std::make_shared<CudaMeeting>(world);
                 return run_threads(
                     world, [&](int rank) { return as_transport(std::make_unique<LocalRank>(meetings, rank, timeout)); },
                     rank_main);

@@ -66,7 +66,7 @@ std::vector<std::string> run_local(int world, Nanos timeout, const RankMain& ran
   std::vector<std::string> texts;
   {
     CudaMeetings meetings;
-    meetings.shard = std::make_shared<CudaMeeting>(world);
+    meetings.world = std::make_shared<CudaMeeting>(world);
     texts = run_threads(
         world, [&](int rank) { return as_transport(std::make_unique<LocalRank>(fake, meetings, rank, timeout)); },
         rank_main);

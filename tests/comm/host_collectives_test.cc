@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <stdexcept>
 #include <thread>
 
 #include "fsdp/comm/local_transport.h"
@@ -48,7 +49,7 @@ std::vector<std::string> run(const Setup& setup, const std::function<void(Rank)>
       try {
         const int g = rank / setup.shard, p = rank % setup.shard;
         HostTransports t;
-        t.shard = make_local_transport(whole, rank, setup.timeout);
+        t.world = make_local_transport(whole, rank, setup.timeout);
         const int group = setup.replicas > 1 ? setup.shard : 0;
         const auto add = [&](Communicator::Role role, const std::shared_ptr<ThreadBoard>& board, int place) {
           t.others.emplace_back(Communicator(role, group), make_local_transport(board, place, setup.timeout));
@@ -76,14 +77,16 @@ CollectiveCall gather(const float* in, float* out, Count n, UnitId unit = 0) {
   c.kind = CollectiveKind::kAllGather, c.unit = unit, c.pass = Pass::kForward, c.in = in, c.out = out, c.count = n;
   return c;
 }
-CollectiveCall reduce(const float* in, float* out, Count n, UnitId unit = 0) {
+CollectiveCall reduce(const float* in, float* out, Count n, UnitId unit = 0,
+                      Communicator::Role role = Communicator::kShard) {
   CollectiveCall c = gather(in, out, n, unit);
-  c.kind = CollectiveKind::kReduceScatter, c.communicator = Communicator::kReduceScatter, c.pass = Pass::kBackward;
+  c.kind = CollectiveKind::kReduceScatter, c.communicator = role, c.pass = Pass::kBackward;
   return c;
 }
 
-// A round of a training step: gather two units ahead, reduce behind. Groups of `group` ranks; 0: all.
-void train(Rank r, int rounds, int group = 0) {
+// A round of a training step: gather two units ahead, reduce behind, by the communicator of that role. Groups of
+// `group` ranks; 0: all.
+void train(Rank r, int rounds, int group = 0, Communicator::Role reduces = Communicator::kShard) {
   const int world = group > 0 ? group : r.comm.world();
   const int place = r.comm.rank() % world;
   const auto among = [group](CollectiveCall c) {
@@ -102,7 +105,7 @@ void train(Rank r, int rounds, int group = 0) {
       for (std::size_t i = 0; i < full; ++i)
         require(gathered[u][i] == static_cast<float>(static_cast<Count>(i) / n + k), "gathered");
     }
-    r.comm.enqueue(Lane::kReduceScatter, among(reduce(gathered[1].data(), part.data(), n, 1)));
+    r.comm.enqueue(Lane::kReduceScatter, among(reduce(gathered[1].data(), part.data(), n, 1, reduces)));
     r.device.wait(Lane::kCompute, r.device.record(Lane::kReduceScatter), SpanKind::kMemoryWait);
     require(part[0] == static_cast<float>(world * (place + k)), "reduced");
   }
@@ -113,25 +116,24 @@ TEST(HostCollectives, TrainsOverOneChannel) {
 }
 
 TEST(HostCollectives, TrainsWithAReduceScatterChannelOfItsOwn) {
-  EXPECT_THAT(run({.own_reduce_scatter = true}, [](Rank r) { train(r, 50); }), IsEmpty());
+  EXPECT_THAT(run({.own_reduce_scatter = true}, [](Rank r) { train(r, 50, 0, Communicator::kReduceScatter); }),
+              IsEmpty());
 }
 
 TEST(HostCollectives, ReplicasReduceAcrossShardGroups) {
-  EXPECT_THAT(
-      run({.shard = 2, .replicas = 2},
-          [](Rank r) {
-            train(r, 5, 2);
-            require(r.comm.world() == 4 && r.comm.group_size({Communicator::kReplica, 2}) == 2, "two groups of two");
-            std::vector<float> part(10, static_cast<float>(1 << r.comm.rank()));
-            CollectiveCall c = gather(part.data(), part.data(), 10);
-            c.kind = CollectiveKind::kAllReduce, c.communicator = {Communicator::kReplica, 2};
-            r.comm.enqueue(Lane::kAllReduce, c);
-            r.device.synchronize(r.device.record(Lane::kAllReduce));
-            require(part[9] == (r.comm.rank() % 2 == 0 ? 5.0f : 10.0f), "ranks 0 and 2, ranks 1 and 3");
-            const auto all = r.comm.exchange(static_cast<std::uint64_t>(r.comm.rank()));
-            for (std::size_t i = 0; i < 4; ++i) require(all[i] == i, "world order");
-          }),
-      IsEmpty());
+  EXPECT_THAT(run({.shard = 2, .replicas = 2},
+                  [](Rank r) {
+                    train(r, 5, 2);
+                    std::vector<float> part(10, static_cast<float>(1 << r.comm.rank()));
+                    CollectiveCall c = gather(part.data(), part.data(), 10);
+                    c.kind = CollectiveKind::kAllReduce, c.communicator = {Communicator::kReplica, 2};
+                    r.comm.enqueue(Lane::kAllReduce, c);
+                    r.device.synchronize(r.device.record(Lane::kAllReduce));
+                    require(part[9] == (r.comm.rank() % 2 == 0 ? 5.0f : 10.0f), "ranks 0 and 2, ranks 1 and 3");
+                    const auto all = r.comm.exchange(static_cast<std::uint64_t>(r.comm.rank()));
+                    for (std::size_t i = 0; i < 4; ++i) require(all[i] == i, "world order");
+                  }),
+              IsEmpty());
 }
 
 TEST(HostCollectives, ADisagreementReachesTheHostOfEveryRankAtItsNextWait) {
@@ -173,19 +175,19 @@ TEST(HostCollectives, AnExchangeThatMeetsACollectiveIsNamedWithReplicasToo) {
 }
 
 TEST(HostCollectives, AFailureOfOneChannelEndsThePeersWaitsOnTheOthers) {
-  EXPECT_THAT(run({.own_reduce_scatter = true},
-                  [](Rank r) {
-                    std::vector<float> in(16), out(16);
-                    if (r.comm.rank() == 1) return r.comm.abort("out of memory in unit 9");
-                    r.comm.enqueue(Lane::kAllGather, gather(in.data(), out.data(), 8));
-                    r.comm.enqueue(Lane::kReduceScatter, reduce(in.data(), out.data(), 8));
-                    for (const Lane lane : {Lane::kReduceScatter, Lane::kAllGather}) {
-                      const std::string text =
-                          text_thrown<CommError>([&] { r.device.synchronize(r.device.record(lane)); });
-                      require_contains(text, "out of memory in unit 9");
-                    }
-                  }),
-              IsEmpty());
+  EXPECT_THAT(
+      run({.own_reduce_scatter = true},
+          [](Rank r) {
+            std::vector<float> in(16), out(16);
+            if (r.comm.rank() == 1) return r.comm.abort("out of memory in unit 9");
+            r.comm.enqueue(Lane::kAllGather, gather(in.data(), out.data(), 8));
+            r.comm.enqueue(Lane::kReduceScatter, reduce(in.data(), out.data(), 8, 0, Communicator::kReduceScatter));
+            for (const Lane lane : {Lane::kReduceScatter, Lane::kAllGather}) {
+              const std::string text = text_thrown<CommError>([&] { r.device.synchronize(r.device.record(lane)); });
+              require_contains(text, "out of memory in unit 9");
+            }
+          }),
+      IsEmpty());
 }
 
 TEST(HostCollectives, APeerThatNeverComesIsATimeoutThatNamesIt) {
@@ -241,6 +243,9 @@ TEST(Communicators, ConnectGroupsOfConsecutiveRanksOrWhatHasTheSamePlaceInThem) 
   EXPECT_EQ(all.size(6), 6);
   EXPECT_EQ(pairs.size(6), 2);
   EXPECT_EQ(across.size(6), 3);
+  EXPECT_EQ(all.size(4), 4);
+  EXPECT_EQ(pairs.size(4), 2);
+  EXPECT_EQ(across.size(4), 2);
   EXPECT_THAT(pairs.members(5, 6), ElementsAre(4, 5));
   EXPECT_THAT(across.members(5, 6), ElementsAre(1, 3, 5));
   for (const Communicator c : {all, pairs, across, Communicator(Communicator::kReduceScatter, 3)}) {
@@ -255,6 +260,8 @@ TEST(Communicators, ConnectGroupsOfConsecutiveRanksOrWhatHasTheSamePlaceInThem) 
   EXPECT_EQ(name_of(Communicator::kReduceScatter), "reduce_scatter");
   EXPECT_EQ(name_of(across), "replica.2");
   EXPECT_NE(pairs, all);
+  EXPECT_TRUE(pairs.is_group());
+  for (const Communicator c : {all, across, Communicator(Communicator::kReduceScatter, 2)}) EXPECT_FALSE(c.is_group());
 }
 
 TEST(HostCollectives, CallsOfGroupsOfSeveralSizesDoNotMeet) {
@@ -265,7 +272,7 @@ TEST(HostCollectives, CallsOfGroupsOfSeveralSizesDoNotMeet) {
   for (int rank = 0; rank < 4; ++rank) {
     threads.emplace_back([&, rank] {
       HostTransports t;
-      t.shard = make_local_transport(whole, rank, testing::kLongTimeout);
+      t.world = make_local_transport(whole, rank, testing::kLongTimeout);
       t.others.emplace_back(
           Communicator(Communicator::kShard, 2),
           make_local_transport(pairs[static_cast<std::size_t>(rank / 2)], rank % 2,
@@ -286,16 +293,15 @@ TEST(HostCollectives, CallsOfGroupsOfSeveralSizesDoNotMeet) {
   EXPECT_THAT(of_all, ::testing::Each(15));
 }
 
-TEST(HostCollectives, TransportsThatDoNotFitTogetherAreRefused) {
-  HostDevice one({}), two({.shared_channel = false});
-  EXPECT_THAT([&] { HostCollectives(one, {}); }, ThrowsMessage<ConfigError>(HasSubstr("no transport of all ranks")));
-  EXPECT_THAT(
-      [&] {
-        HostTransports t;
-        t.shard = make_local_transport(make_thread_board(1), 0, testing::kLongTimeout);
-        HostCollectives(two, std::move(t));
-      },
-      ThrowsMessage<ConfigError>(HasSubstr("needs a communicator of its own")));
+TEST(HostCollectives, ACallThatHasNoTransportAndNoTransportOfAllRanksAreRefused) {
+  HostDevice device({.shared_channel = false});
+  EXPECT_THAT([&] { HostCollectives(device, {}); }, ThrowsMessage<ConfigError>(HasSubstr("no transport of all ranks")));
+  HostTransports t;
+  t.world = make_local_transport(make_thread_board(1), 0, testing::kLongTimeout);
+  HostCollectives comm(device, std::move(t));
+  float in = 1, out = 0;
+  EXPECT_THAT([&] { comm.enqueue(Lane::kReduceScatter, reduce(&in, &out, 1, 0, Communicator::kReduceScatter)); },
+              ThrowsMessage<std::logic_error>(HasSubstr("communicator reduce_scatter")));
 }
 
 }  // namespace

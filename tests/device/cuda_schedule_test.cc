@@ -278,7 +278,7 @@ TEST(CudaSchedule, TheVerbLogIsThatOfTheHostAndOfTheVirtualWorld) {
     const bool own = plan.options.own_reduce_scatter_communicator;
     HostDevice host({.timeout = kTimeout, .shared_channel = !own});
     HostTransports transports;
-    transports.shard = make_local_transport(make_thread_board(1), 0, kTimeout);
+    transports.world = make_local_transport(make_thread_board(1), 0, kTimeout);
     if (own)
       transports.others.emplace_back(Communicator::kReduceScatter,
                                      make_local_transport(make_thread_board(1), 0, kTimeout));

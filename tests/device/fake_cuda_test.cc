@@ -138,7 +138,7 @@ TEST_F(FakeCudaTest, CollectivesThatDoNotMatchAreAFaultAndNeverEnd) {
 TEST_F(FakeCudaTest, ACallFailsOnceAndLiveCountsWhatIsThere) {
   const FakeCuda::Live before = fake.live();
   EXPECT_EQ(before, (FakeCuda::Live{.streams = 2, .events = 1, .blocks = 1}));
-  fake.fail_call(0, fake.calls(0));
+  fake.fail_call(0, "cudaMalloc", fake.calls(0)["cudaMalloc"]);
   void* q = nullptr;
   EXPECT_NE(r.allocate(&q, 8, a), CudaRuntime::kSuccess);
   EXPECT_EQ(fake.failed_call(), "cudaMalloc");

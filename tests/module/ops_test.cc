@@ -1,10 +1,13 @@
 // Each operator against a plain composition of LibTorch's in double: values and gradients.
 #include "fsdp/module/ops.h"
 
+#include <ATen/record_function.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <functional>
+#include <map>
+#include <string>
 
 #include "fsdp/module/relative_bias.h"
 #include "fsdp/module/torch.h"
@@ -209,23 +212,65 @@ std::vector<Cheap> cheap_operators() {
           {"swiglu", [](const Inputs& i) { return ops::swiglu(i[0], i[3]); }},
           {"gelu", [](const Inputs& i) { return ops::gelu(i[0]); }}};
 }
+using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+WeakStorage weak(const Tensor& t) { return WeakStorage(t.storage().getWeakStorageImpl()); }
+
+// While it lives: the last result of each operator of this thread, without keeping it.
+class Results {
+ public:
+  Results() {
+    last().clear();
+    handle_ = at::addThreadLocalCallback(
+        at::RecordFunctionCallback(nullptr, [](const at::RecordFunction& fn, at::ObserverContext*) {
+          if (!fn.outputs().empty() && fn.outputs().front().isTensor())
+            last().insert_or_assign(fn.name(), weak(fn.outputs().front().toTensor()));
+        }).needsOutputs(true));
+  }
+  ~Results() { at::removeCallback(handle_); }
+  Results(const Results&) = delete;
+  Results& operator=(const Results&) = delete;
+  // Whether the operator has run, and its last result is still there.
+  static bool ran(const std::string& name) { return last().contains(name); }
+  static bool live(const std::string& name) { return !last().at(name).expired(); }
+
+ private:
+  static std::map<std::string, WeakStorage>& last() {
+    static thread_local std::map<std::string, WeakStorage> results;
+    return results;
+  }
+  at::CallbackHandle handle_;
+};
+
 struct Read {
   Inputs values;
   bool kept = false;  // is what the product read still there when forward is over
+  // After backward, beside a reader that it did not reach.
+  bool remade = false;        // was it made again
+  bool remade_kept = false;   // and is still there
+  bool operand_kept = false;  // is what it is made from
 };
 // Three readings, one of which backward does not reach. `seen`: what the product is given, from what was made.
 Read read_twice(const Cheap& cheap, Inputs values, const std::function<Tensor(const Tensor&)>& seen,
                 const std::function<void(Inputs&)>& between = {}) {
   for (Tensor& v : values) v = v.detach().clone().requires_grad_();
-  Read r{values, false};
-  std::vector<Tensor> readers = ops::fork(seen(cheap.make(values)), 3);
-  const c10::weak_intrusive_ptr<c10::StorageImpl> made(readers[0].storage().getWeakStorageImpl());
+  Read r{values};
+  Inputs operands = values;
+  operands[0] = at::mul(values[0], 1);
+  const WeakStorage operand = weak(operands[0]);
+  std::vector<Tensor> readers = ops::fork(seen(cheap.make(operands)), 3);
+  operands.clear();
+  const WeakStorage made = weak(readers[0]);
   Tensor y = ops::linear(readers[0], values[4], {}), z = ops::linear(readers[1], values[5], values[6]);
   const Tensor unused = ops::linear(readers[2], values[4], {});
   readers.clear();
   r.kept = !made.expired();
   if (between) between(values);
+  const Results results;
   at::add(y, z).backward(at::ones({2, 5, 17}));
+  const std::string maker = "shardscope::" + cheap.name;
+  r.remade = results.ran(maker);
+  r.remade_kept = r.remade && results.live(maker);
+  r.operand_kept = !operand.expired();
   return r;
 }
 Inputs values_to_read() {
@@ -241,6 +286,10 @@ TEST_F(Operators, WhatACheapOperatorMadeIsMadeAgainToTheBitInsteadOfKept) {
     const Read kept = read_twice(cheap, values, [](const Tensor& t) { return t.view(t.sizes()); });  // an own node
     EXPECT_FALSE(again.kept);
     EXPECT_TRUE(kept.kept);
+    EXPECT_TRUE(again.remade);
+    EXPECT_FALSE(again.remade_kept) << "beside a reader that backward does not reach";
+    EXPECT_FALSE(again.operand_kept);
+    EXPECT_FALSE(kept.remade);
     for (std::size_t i = 0; i < values.size(); ++i) {
       ASSERT_EQ(again.values[i].grad().defined(), kept.values[i].grad().defined()) << i;
       if (kept.values[i].grad().defined()) {

@@ -33,7 +33,7 @@ class Boards {
   }
   HostTransports transports(int rank, Nanos timeout) const {
     HostTransports t;
-    t.shard = make_local_transport(whole_, rank, timeout);
+    t.world = make_local_transport(whole_, rank, timeout);
     for (const auto& [c, sets] : others_) {
       const auto& board = sets[static_cast<std::size_t>(c.set_of(rank, world_))];
       t.others.emplace_back(c, make_local_transport(board, c.place_of(rank, world_), c.members(rank, world_), timeout));

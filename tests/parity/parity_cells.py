@@ -124,3 +124,8 @@ def case_of(cell):
                 clip=s["clip"] or "none")
     case.update({"reshard_after_forward": "2"} if cell["strategy"] == "reshard:2" else {"strategy": cell["strategy"]})
     return {k: str(v) for k, v in case.items()}
+
+
+def case_of_line(cell, **settings):
+    """What a driver is asked (cases.h)."""
+    return dict(settings={**case_of(cell), **settings}, chain=settings_of(cell).get("order", []))

@@ -12,42 +12,43 @@ collectives of a step, and in their order the spans of each lane.
 import argparse
 import collections
 import itertools
-import json
-import subprocess
 import sys
 
-from parity_cells import AXES, SHAPES, case_of, cells_of_all, name_of, settings_of
+from parity_cells import AXES, SHAPES, case_of_line, cells_of_all, name_of
+from parity_driver import Driver, DriverEnded
 
 FINEST = {"gpt2": "class:Conv1D", "t5": "class:T5Attention", "embedding-classifier": "class:Conv1D"}  # finer than a sublayer, or across them
 
 
 def wraps_of(cell):
-    return ["block", "root", "blocks:2", "sublayer", "size:6000", FINEST.get(cell["model"], "class:Linear")]
+    sublayer = [] if cell["model"] == "chain" else ["sublayer"]  # its blocks have no parts
+    return ["block", "root", "blocks:2", *sublayer, "size:6000", FINEST.get(cell["model"], "class:Linear")]
 
 
 def turns():
     """The axes that are not crossed walk through their values, at unlike lengths."""
     free = [k for k in AXES if k not in ("world", "strategy", "checkpoint")]
     for i, (model, strategy, checkpoint) in enumerate(itertools.product(SHAPES, AXES["strategy"], AXES["checkpoint"])):
-        for j in range(6):
+        for j, wrap in enumerate(wraps_of(dict(model=model))):
             n = i * 7 + j
             cell = dict(model=model, shape=SHAPES[model][n % len(SHAPES[model])], world=4 if ":" in strategy else 2 + n % 2, strategy=strategy,
                         checkpoint=checkpoint, **{k: AXES[k][(n // (m + 1)) % len(AXES[k])] for m, k in enumerate(free)})
-            yield cell, wraps_of(cell)[j]
+            yield cell, wrap
 
 
 def answers(driver, cases):
     """(cell, wrap, answer), one after the other."""
-    process = subprocess.Popen([driver], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    for cell, wrap in cases:
-        process.stdin.write(json.dumps(dict(settings=dict(case_of(cell), wrap=wrap), chain=settings_of(cell).get("order", []))) + "\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
-        if not line:
-            raise SystemExit(f"virtual_matrix: the driver ended with {process.wait()} at {name_of(cell)} wrap={wrap}")
-        yield cell, wrap, json.loads(line)
-    process.stdin.close()
-    process.wait()
+    line = Driver(driver)
+    try:
+        for cell, wrap in cases:
+            answer = line.ask(case_of_line(cell, wrap=wrap))
+            if "error" in answer:
+                raise DriverEnded(answer["error"])
+            yield cell, wrap, answer
+    except DriverEnded as e:
+        sys.exit(f"virtual_matrix: {e}, at {name_of(cell)} wrap={wrap}")
+    finally:
+        line.close()
 
 
 def main():
@@ -74,7 +75,7 @@ def main():
     for sentence, count in refused.items():
         print(f"refused by both, {count} cases: {sentence}")
     print(f"{len(cases)} cases: {equal} equal, {unlike} not, {sum(refused.values())} refused; {len(covered)} of model x strategy x checkpoint x wrap equal")
-    return 1 if unlike or not equal else 0
+    return 1 if unlike or refused or not equal else 0
 
 
 if __name__ == "__main__":

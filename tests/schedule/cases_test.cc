@@ -158,5 +158,20 @@ TEST(Cases, C14OnlyShardsOfGradientsStay) {
   }
 }
 
+TEST(CountingUnitMemory, AHybridUnitCallsItsGroupAndAcrossGroups) {
+  const ModuleTree tree = harness::describe_model(fixture_m());
+  MemoryMeter meter;
+  for (const int group : {2, 8}) {
+    const UnitPlan plan = make_unit_plan(tree, WrapBlocks{}, {.strategy = Strategy::kHybridShard, .group = group});
+    CountingUnitMemory memory({unit_bytes(plan.units.front(), tree, 8, 8)}, {false}, meter);
+    const int ranks = group == 8 ? 0 : group;  // a group of all ranks is the world
+    EXPECT_EQ(memory.all_gather_call(0).communicator, Communicator(Communicator::kShard, ranks));
+    EXPECT_EQ(memory.reduce_call(0).communicator, Communicator(Communicator::kShard, ranks));
+    if (ranks > 0) {
+      EXPECT_EQ(memory.replica_call(0).communicator, Communicator(Communicator::kReplica, ranks));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fsdp::testing

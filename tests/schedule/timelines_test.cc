@@ -304,5 +304,27 @@ TEST(SchedulerRoot, TheRootIsKeptAndDoesNotCountInTheGate) {
   EXPECT_EQ(w.meter().peak_by_category()[static_cast<int>(MemoryCategory::kUnsharded)], 3 * 1024);
 }
 
+// Groups of another size are another queue, and what they gather is as long as they are many.
+TEST(VirtualCollectives, CallsQueueByRoleAndSizeOfTheGroup) {
+  VirtualDevice device;
+  device.set_recording(true);
+  VirtualCollectives collectives(device, 4, [](const CollectiveCall&) { return Nanos{10}; });
+  CollectiveCall call;
+  call.kind = CollectiveKind::kAllGather, call.count = 8;
+  collectives.enqueue(Lane::kAllGather, call);
+  call.kind = CollectiveKind::kReduceScatter, call.communicator.ranks = 2;
+  collectives.enqueue(Lane::kReduceScatter, call);
+  call.kind = CollectiveKind::kAllReduce;
+  collectives.enqueue(Lane::kAllReduce, call);
+  const std::vector<Span> spans = device.take_spans();
+  ASSERT_EQ(spans.size(), 3u);
+  const Nanos begins[] = {0, 0, 10};
+  const Bytes bytes[] = {4 * 8 * 4, 2 * 8 * 4, 8 * 4};
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(spans[i].begin, begins[i]) << i;
+    EXPECT_EQ(spans[i].bytes, bytes[i]) << i;
+  }
+}
+
 }  // namespace
 }  // namespace fsdp::testing

@@ -14,7 +14,8 @@ void join(Clock& into, const Clock& other) {
 
 bool FakeCuda::State::injected(int rank, const char* name) {
   const auto r = static_cast<std::size_t>(rank);
-  if (calls[r]++ != fail[r]) return false;
+  const int number = calls[r][name]++;
+  if (fail[r] != std::pair(std::string(name), number)) return false;
   failed = name;
   return true;
 }
@@ -310,11 +311,11 @@ FakeCuda::Live FakeCuda::live() const {
   return l;
 }
 
-void FakeCuda::fail_call(int rank, int number) {
+void FakeCuda::fail_call(int rank, const std::string& name, int number) {
   const std::lock_guard lock(s_->mutex);
-  s_->fail[static_cast<std::size_t>(rank)] = number;
+  s_->fail[static_cast<std::size_t>(rank)] = {name, number};
 }
-int FakeCuda::calls(int rank) const {
+std::map<std::string, int> FakeCuda::calls(int rank) const {
   const std::lock_guard lock(s_->mutex);
   return s_->calls[static_cast<std::size_t>(rank)];
 }

@@ -12,6 +12,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,9 +39,10 @@ class FakeCuda {
   };
   Live live() const;
 
-  // The call with this number (of this rank, from 0) fails. calls() counts all but questions answered with "not yet".
-  void fail_call(int rank, int number);
-  int calls(int rank) const;
+  // This rank's call of that name with this number (from 0) fails. calls() counts all but questions answered with "not
+  // yet", by name.
+  void fail_call(int rank, const std::string& name, int number);
+  std::map<std::string, int> calls(int rank) const;
   std::string failed_call() const;
 
   // Bytes that one rank may hold at once; beyond them allocate() says that there is no memory.

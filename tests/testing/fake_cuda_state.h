@@ -87,7 +87,7 @@ struct FakeComm {
 
 struct FakeCuda::State {
   State(int n, std::uint32_t seed)
-      : ranks(n), random(seed), host(static_cast<std::size_t>(n)), calls(host.size()), fail(host.size(), -1) {
+      : ranks(n), random(seed), host(static_cast<std::size_t>(n)), calls(host.size()), fail(host.size()) {
     for (int r = 0; r < n; ++r) add_stream(r);  // the default stream of each rank
   }
 
@@ -126,7 +126,8 @@ struct FakeCuda::State {
   std::vector<NcclLibrary::Config> configs;
   std::vector<CudaRuntime::PacedCopy> paced;
   std::vector<Clock> host;
-  std::vector<int> calls, fail;
+  std::vector<std::map<std::string, int>> calls;  // by name, of each rank
+  std::vector<std::pair<std::string, int>> fail;
   std::vector<std::string> faults;
   std::string failed;
   int next_stream = 0, ids = 0, nccl_version = 22809;

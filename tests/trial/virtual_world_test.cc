@@ -80,6 +80,18 @@ TEST(VirtualWorld, PeakMemoryIsTheHostsToTheByteAndTheScheduleIsTheSame) {
   }
 }
 
+// Nothing is reduce-scattered where every rank holds all of a unit, and so no communicator is made for it.
+TEST(VirtualWorld, UnitsThatAreWholeEverywhereTakeAReduceScatterCommunicatorOfTheirOwnForNothing) {
+  for (const char* strategy : {"no_shard", "hybrid_shard:1"}) {
+    SCOPED_TRACE(strategy);
+    const CaseSettings c = with({{"strategy", strategy}, {"reduce_scatter_communicator", "own"}}),
+                       shared = with({{"strategy", strategy}});
+    const RankResult host = on_host(c);
+    EXPECT_THAT(differences(host, predicted(c)), testing::IsEmpty());
+    EXPECT_EQ(schedule(host.spans), schedule(on_host(shared).spans));
+  }
+}
+
 TEST(VirtualWorld, ALateRankMakesEveryCollectiveOfItsGroupThatMuchLonger) {
   const auto lengths = [](const char* skew) {
     std::vector<fsdp::Nanos> out;

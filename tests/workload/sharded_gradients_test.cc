@@ -443,6 +443,15 @@ TEST(ShardedGradients, DoNotDependOnTheReduceScatterCommunicator) {
   EXPECT_EQ(sharded(small("llama"), c), shared);
 }
 
+// Units that are whole on every rank are never reduce-scattered: nothing is made for it.
+TEST(ShardedGradients, DoNotDependOnTheReduceScatterCommunicatorWhereNothingIsReduceScattered) {
+  Case c;
+  c.world = 2, c.unit.strategy = fsdp::Strategy::kNoShard;
+  const Gradients shared = sharded(small("llama"), c);
+  c.schedule.own_reduce_scatter_communicator = true;
+  EXPECT_EQ(sharded(small("llama"), c), shared);
+}
+
 TEST(ShardedGradients, RefusesGroupsThatDoNotDivide) {
   Case c;
   c.world = 4, c.unit.strategy = fsdp::Strategy::kHybridShard, c.unit.group = 3;

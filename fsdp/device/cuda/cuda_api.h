@@ -41,7 +41,7 @@ class CudaRuntime {
   virtual Status release(void* memory, Stream stream) = 0;
 
   // Kernels (kernels.cu). Sums are made in fp32, in the order given, and rounded once.
-  // out[i] = (accumulate ? out[i] : addend ? addend[i] : 0) + scale * sum over k of in[k][i]
+  // out[i] = (accumulate ? out[i] : 0) + ((addend ? addend[i] : 0) + scale * sum over k of in[k][i])
   struct Sum {
     const void* const* in = nullptr;  // host array of `inputs` device pointers
     int inputs = 0;

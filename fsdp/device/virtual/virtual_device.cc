@@ -106,6 +106,13 @@ void VirtualDevice::end_step() {
 
 std::vector<Span> VirtualDevice::take_spans() { return std::exchange(spans_, {}); }
 
+int VirtualChannels::of(Communicator c) {
+  const auto at = std::find(seen_.begin(), seen_.end(), c);
+  const auto channel = at - seen_.begin();
+  if (at == seen_.end()) seen_.push_back(c);
+  return static_cast<int>(channel);
+}
+
 void VirtualCollectives::enqueue(Lane lane, const CollectiveCall& call) {
   const SpanKind kind = call.kind == CollectiveKind::kAllGather       ? SpanKind::kAllGather
                         : call.kind == CollectiveKind::kReduceScatter ? SpanKind::kReduceScatter
@@ -114,7 +121,7 @@ void VirtualCollectives::enqueue(Lane lane, const CollectiveCall& call) {
   const bool gathers = call.kind == CollectiveKind::kAllGather;
   const Count full = call.count * (kind == SpanKind::kAllReduce ? 1 : group_size(call.communicator));
   const Bytes bytes = full * size_of(gathers ? call.out_dtype : call.in_dtype);
-  device_.charge(lane, {kind, call.unit, call.pass, bytes}, cost_(call), call.communicator.role);
+  device_.charge(lane, {kind, call.unit, call.pass, bytes}, cost_(call), channels_.of(call.communicator));
 }
 
 }  // namespace fsdp

@@ -76,6 +76,15 @@ class VirtualDevice final : public Device {
   std::vector<Span> spans_;
 };
 
+// Numbers for communicators as they come: a virtual device's channels.
+class VirtualChannels {
+ public:
+  int of(Communicator c);
+
+ private:
+  std::vector<Communicator> seen_;
+};
+
 // Collectives whose time is a function of the call. One representative rank stands for all.
 class VirtualCollectives final : public Collectives {
  public:
@@ -85,7 +94,6 @@ class VirtualCollectives final : public Collectives {
 
   int rank() const override { return 0; }
   int world() const override { return world_; }
-  int group_size(Communicator) const override { return world_; }
   void enqueue(Lane lane, const CollectiveCall& call) override;
   std::vector<std::uint64_t> exchange(std::uint64_t value) override { return std::vector<std::uint64_t>(1, value); }
   void* allocate(Bytes) override { return nullptr; }
@@ -95,6 +103,7 @@ class VirtualCollectives final : public Collectives {
   VirtualDevice& device_;
   int world_;
   Cost cost_;
+  VirtualChannels channels_;
 };
 
 }  // namespace fsdp
