@@ -103,6 +103,12 @@ void add_case(const harness::SweepRecord& sweep, const harness::CaseRecord& c, s
   row.end();
 }
 
+bool number(const std::string& text) {
+  char* end = nullptr;
+  const double v = std::strtod(text.c_str(), &end);
+  return !text.empty() && end == text.c_str() + text.size() && std::isfinite(v);
+}
+
 }  // namespace
 
 std::string csv_field(const std::string& text) {
@@ -115,21 +121,9 @@ std::string csv_field(const std::string& text) {
   return quoted + '"';
 }
 
-namespace {
-bool number(const std::string& text) {
-  char* end = nullptr;
-  const double v = std::strtod(text.c_str(), &end);
-  return !text.empty() && end == text.c_str() + text.size() && std::isfinite(v);
-}
-}  // namespace
-
 std::string guarded_text(const std::string& text) {
   const bool risky = !text.empty() && std::strchr("=+-@\t\r'", text.front()) != nullptr;
   return risky && !number(text) ? "'" + text : text;
-}
-
-std::string unguarded_text(const std::string& field) {
-  return !field.empty() && field.front() == '\'' ? field.substr(1) : field;
 }
 
 std::string cases_csv(const harness::SweepRecord& sweep, const std::vector<harness::CaseRecord>& cases) {

@@ -5,14 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/analysis/statistics.h"
+
 namespace harness {
 namespace {
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  const std::size_t n = v.size();
-  return n % 2 == 1 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]);
-}
 
 std::string words(PartitionClass c) {
   std::string s(name_of(c));

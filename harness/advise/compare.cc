@@ -88,10 +88,9 @@ std::string key_of(const CaseRecord& c, const std::set<std::string>& allow) {
 }
 
 std::string label_of(const CaseRecord& c, const std::set<std::string>& allow) {
-  std::string out;
-  for (const auto& [name, value] : c.axes)
-    if (!allow.count(name)) out += (out.empty() ? "" : ", ") + name + "=" + readable_value(name, value);
-  return out.empty() ? c.id : out;
+  auto axes = c.axes;
+  std::erase_if(axes, [&](const auto& axis) { return allow.contains(axis.first); });
+  return axes_text(axes, c.id);
 }
 
 // The pair of cases with the fewest differing fields: what stands between the sides.

@@ -14,8 +14,6 @@ constexpr int kLeastSamples = 6;
 constexpr double kRobustSigmas = 5 * 1.4826;
 constexpr double kLeastChange = 0.01;
 
-fsdp::Nanos median_of(const std::vector<fsdp::Nanos>& v) { return summarize(v).median; }
-
 }  // namespace
 
 int warmup_length(const std::vector<fsdp::Nanos>& samples) {
@@ -43,8 +41,8 @@ SampleQuality judge_samples(const std::vector<fsdp::Nanos>& samples) {
   q.warmup = warmup_length(samples);
   if (q.n < kLeastSamples || s.median <= 0) return q;
   const auto third = static_cast<std::ptrdiff_t>(q.n / 3);
-  const fsdp::Nanos first = median_of({samples.begin(), samples.begin() + third});
-  const fsdp::Nanos last = median_of({samples.end() - third, samples.end()});
+  const fsdp::Nanos first = median(std::vector(samples.begin(), samples.begin() + third));
+  const fsdp::Nanos last = median(std::vector(samples.end() - third, samples.end()));
   q.drift = static_cast<double>(last) / static_cast<double>(first) - 1;
   const double width = static_cast<double>(s.ci_high - s.ci_low) / static_cast<double>(s.median);
   q.drifted = std::abs(q.drift) > std::max(width, kLeastChange);

@@ -11,6 +11,7 @@
 #include "fsdp/core/memory_meter.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/text.h"
+#include "harness/workload/model_settings.h"
 
 namespace harness {
 namespace {
@@ -27,7 +28,7 @@ std::string setting(const CaseRecord& c, const std::string& name) {
 
 // What must be equal for two cases to be choices for the same job.
 std::string workload_of(const CaseRecord& c) {
-  std::string set = setting(c, "set"), out = readable_value("model", setting(c, "model"));
+  std::string set = setting(c, "set"), out = model_name(setting(c, "model"));
   if (!set.empty() && set != "none") out += " (" + set + ")";
   out += ", world " + setting(c, "world") + ", " + setting(c, "device");
   for (const char* name : {"hardware", "network", "wire", "ranks_per_node"}) {
@@ -256,12 +257,8 @@ CaseSettings settings_of(const CaseRecord& c) {
 }
 
 std::string label_of(const CaseRecord& c) {
-  std::string out;
-  for (const auto& [name, value] : c.axes) {
-    out += (out.empty() ? "" : ", ") + name + "=" + readable_value(name, value);
-  }
-  if (!out.empty()) return out;
-  return fmt::format("wrap={}, backward_prefetch={}", setting(c, "wrap"), setting(c, "backward_prefetch"));
+  return axes_text(c.axes,
+                   fmt::format("wrap={}, backward_prefetch={}", setting(c, "wrap"), setting(c, "backward_prefetch")));
 }
 
 Recommendation recommend_among(const std::vector<CaseRecord>& cases, const std::vector<std::size_t>& members,

@@ -15,9 +15,10 @@ constexpr double kMostDrift = 0.01;  // no clock is worse; of damaged times the 
 
 // (group, kind, sequence or place)
 using Identity = std::tuple<std::string, int, std::int64_t>;
+using Sightings = std::map<Identity, const Sighting*>;  // of a rank
 
-std::map<Identity, const Sighting*> identities(const std::vector<Sighting>& all, bool by_sequence) {
-  std::map<Identity, const Sighting*> out;
+Sightings identities(const std::vector<Sighting>& all, bool by_sequence) {
+  Sightings out;
   std::map<std::pair<std::string, int>, std::int64_t> place;
   for (const Sighting& s : all) {
     const int kind = static_cast<int>(s.kind);
@@ -78,8 +79,46 @@ Nanos to_first(const RankClock& c, Nanos t) {
   return t - c.offset - static_cast<Nanos>(std::llround(drift));
 }
 
-void describe(Alignment& a, const std::vector<std::map<Identity, const Sighting*>>& ids,
-              const std::vector<Identity>& common) {
+// What every rank has seen, in order of its end on the first.
+std::vector<Identity> in_all(const std::vector<Sightings>& ids, bool by_sequence) {
+  std::vector<Identity> common;
+  std::map<std::pair<std::string, int>, std::vector<std::int64_t>> counts;
+  if (!by_sequence) {
+    for (const auto& rank : ids) {
+      std::map<std::pair<std::string, int>, std::int64_t> mine;
+      for (const auto& [id, s] : rank) ++mine[{std::get<0>(id), std::get<1>(id)}];
+      for (const auto& [key, n] : mine) counts[key].push_back(n);
+    }
+  }
+  const Sightings first = ids.empty() ? Sightings{} : ids.front();
+  for (const auto& entry : first) {
+    const Identity& id = entry.first;
+    bool everywhere = std::all_of(ids.begin(), ids.end(), [&](const auto& rank) { return rank.contains(id); });
+    if (!by_sequence && everywhere) {
+      // By place only where every rank has as many: else the places do not mean the same.
+      const std::vector<std::int64_t>& n = counts[{std::get<0>(id), std::get<1>(id)}];
+      everywhere = n.size() == ids.size() && std::equal(n.begin() + 1, n.end(), n.begin());
+    }
+    if (everywhere) common.push_back(id);
+  }
+  std::sort(common.begin(), common.end(),
+            [&](const Identity& x, const Identity& y) { return ids[0].at(x)->end < ids[0].at(y)->end; });
+  return common;
+}
+
+// Nobody left a collective before the last one had come.
+bool all_meet(const std::vector<Sightings>& ids, const std::vector<Identity>& common) {
+  return std::all_of(common.begin(), common.end(), [&](const Identity& id) {
+    Nanos begin = ids[0].at(id)->begin, end = ids[0].at(id)->end;
+    for (const Sightings& rank : ids) {
+      begin = std::max(begin, rank.at(id)->begin);
+      end = std::min(end, rank.at(id)->end);
+    }
+    return begin <= end;
+  });
+}
+
+void describe(Alignment& a, const std::vector<Sightings>& ids, const std::vector<Identity>& common) {
   for (const Identity& id : common) {
     AlignedCollective c;
     Nanos latest_end = 0, earliest_end = 0;
@@ -128,40 +167,21 @@ std::vector<Nanos> waits_of_ranks(const Alignment& a) {
   return waits;
 }
 
-Alignment align(const std::vector<int>& ranks, const std::vector<std::vector<Sighting>>& sightings, Nanos resolution) {
+Alignment align(const std::vector<int>& ranks, const std::vector<std::vector<Sighting>>& sightings, Nanos resolution,
+                bool one_clock) {
   Alignment a;
   bool by_sequence = true;
   for (const auto& rank : sightings) {
     for (const Sighting& s : rank) by_sequence &= s.sequence >= 0;
   }
-  std::vector<std::map<Identity, const Sighting*>> ids;
+  std::vector<Sightings> ids;
   for (const auto& rank : sightings) ids.push_back(identities(rank, by_sequence));
-  std::vector<Identity> common;
-  std::map<std::pair<std::string, int>, std::vector<std::int64_t>> counts;
-  if (!by_sequence) {
-    for (const auto& rank : ids) {
-      std::map<std::pair<std::string, int>, std::int64_t> mine;
-      for (const auto& [id, s] : rank) ++mine[{std::get<0>(id), std::get<1>(id)}];
-      for (const auto& [key, n] : mine) counts[key].push_back(n);
-    }
-  }
-  const std::map<Identity, const Sighting*> first = ids.empty() ? std::map<Identity, const Sighting*>{} : ids.front();
-  for (const auto& entry : first) {
-    const Identity& id = entry.first;
-    bool everywhere = std::all_of(ids.begin(), ids.end(), [&](const auto& rank) { return rank.contains(id); });
-    if (!by_sequence && everywhere) {
-      // By place only where every rank has as many: else the places do not mean the same.
-      const std::vector<std::int64_t>& n = counts[{std::get<0>(id), std::get<1>(id)}];
-      everywhere = n.size() == ids.size() && std::equal(n.begin() + 1, n.end(), n.begin());
-    }
-    if (everywhere) common.push_back(id);
-  }
+  const std::vector<Identity> common = in_all(ids, by_sequence);
   if (common.empty()) {
     a.reason = "cannot align the ranks: no collective is in all of them";
     return a;
   }
-  std::sort(common.begin(), common.end(),
-            [&](const Identity& x, const Identity& y) { return ids[0].at(x)->end < ids[0].at(y)->end; });
+  const bool keep = one_clock && all_meet(ids, common);
   std::vector<Nanos> uncertainties;
   for (std::size_t r = 0; r < ids.size(); ++r) {
     std::vector<Nanos> times, deltas;
@@ -169,9 +189,9 @@ Alignment align(const std::vector<int>& ranks, const std::vector<std::vector<Sig
       times.push_back(ids[0].at(id)->end);
       deltas.push_back(ids[r].at(id)->end - ids[0].at(id)->end);
     }
-    RankClock c = r == 0 ? RankClock{} : fit(times, deltas, resolution);
+    RankClock c = r == 0 || keep ? RankClock{} : fit(times, deltas, resolution);
     c.rank = ranks[r];
-    if (r == 0) c.at = times[times.size() / 2];
+    if (r == 0 || keep) c.at = times[times.size() / 2];
     uncertainties.push_back(c.uncertainty);
     a.clocks.push_back(c);
   }

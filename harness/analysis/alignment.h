@@ -53,7 +53,9 @@ struct Alignment {
 std::vector<fsdp::Nanos> waits_of_ranks(const Alignment& a);
 
 // `ranks` and `sightings` in the same order; a rank's sightings in order of begin. `resolution`: of the stamps.
+// `one_clock`: all ranks stamped with the same clock. It is kept, without uncertainty, where it shows each collective
+// on all ranks at once at some instant, however unlike the ends are.
 Alignment align(const std::vector<int>& ranks, const std::vector<std::vector<Sighting>>& sightings,
-                fsdp::Nanos resolution);
+                fsdp::Nanos resolution, bool one_clock = false);
 
 }  // namespace harness

@@ -61,6 +61,19 @@ SampleSummary summarize(std::vector<fsdp::Nanos> samples) {
   return s;
 }
 
+fsdp::Nanos median(std::vector<fsdp::Nanos> times) {
+  if (times.empty()) return 0;
+  std::sort(times.begin(), times.end());
+  return median_of_sorted(times);
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
 fsdp::Nanos undisturbed(std::vector<fsdp::Nanos> repetitions) {
   if (repetitions.empty()) return 0;
   std::sort(repetitions.begin(), repetitions.end());

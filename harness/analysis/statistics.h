@@ -17,6 +17,10 @@ struct SampleSummary {
 };
 SampleSummary summarize(std::vector<fsdp::Nanos> samples);
 
+// Even n: mean of the middle two, of times as in SampleSummary. 0 for none.
+fsdp::Nanos median(std::vector<fsdp::Nanos> times);
+double median(std::vector<double> values);
+
 // What a repetition takes when nothing else disturbs it: the lower quartile, between two values in proportion, rounded
 // down. Other programs only ever lengthen a repetition, and may disturb more than half of them. 0 for none.
 fsdp::Nanos undisturbed(std::vector<fsdp::Nanos> repetitions);

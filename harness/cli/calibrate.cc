@@ -3,12 +3,12 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <memory>
 
 #include "fsdp/core/errors.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/result_files.h"
 #include "harness/cost/hardware.h"
 #include "harness/sweep/text.h"
 #include "harness/trial/environment.h"
@@ -35,12 +35,10 @@ void calibrate(const std::string& path, bool quick) {
   if (!path.ends_with(".yaml") && !path.ends_with(".yml"))
     throw fsdp::ConfigError("[-o] " + path + " does not end in .yaml, by which --hardware knows a file; write " + path +
                             ".yaml");
-  std::ofstream out(path, std::ios::app);  // before minutes of work
-  if (!out) throw fsdp::ConfigError("[-o] " + path + " cannot be written; name a file in a directory that exists");
+  check_writable("-o", path);
   const std::string text = measured(quick);
   const Hardware h = parse_hardware(text, path);
-  out.close();
-  std::ofstream(path, std::ios::trunc) << text;
+  write_file(path, text);
   std::cout << path << ": " << h.ops.size() << " operators, " << h.source << "\n"
             << "predict with it: shardscope run --device virtual --hardware " << shell_quoted(path) << "\n";
 }

@@ -7,6 +7,7 @@
 
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/text.h"
+#include "harness/workload/model_settings.h"
 #include "reports/text.h"
 
 namespace harness::cli {
@@ -28,8 +29,8 @@ std::string unit_name(const CaseRecord& r, fsdp::UnitId unit) {
 std::string head(const CaseRecord& r) {
   std::string out =
       fmt::format("case     {}   {}{}\n", r.id, name_of(r.status), r.reason.empty() ? "" : ": " + r.reason);
-  out += fmt::format("model    {}, {} ranks, wrap {}, {}\n", readable_value("model", setting_of(r, "model")),
-                     setting_of(r, "world"), setting_of(r, "wrap"), setting_of(r, "strategy"));
+  out += fmt::format("model    {}, {} ranks, wrap {}, {}\n", model_name(setting_of(r, "model")), setting_of(r, "world"),
+                     setting_of(r, "wrap"), setting_of(r, "strategy"));
   if (r.units)
     out += fmt::format("units    {}, the largest {}\n", *r.units, format_bytes(r.largest_unit_bytes.value_or(0)));
   if (r.emulated) out += fmt::format("wire     {} (emulated)\n", setting_of(r, "wire"));

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "fsdp/core/clock.h"
 #include "harness/cli/machine.h"
 #include "harness/sweep/text.h"
 #include "harness/trace/cupti_library.h"
@@ -39,19 +41,24 @@ struct Output {
 };
 
 // A program that does not end, on a broken driver or file system, is ended after kPatience: timeout(1) of coreutils.
-constexpr const char* kPatience = "60";
+// It says 124, or 137 when it had to kill: as does a program that the kernel ended for want of memory, but sooner.
+constexpr int kPatience = 60;  // seconds
 constexpr int kTimedOut = 124;
+
+bool gave_up(int status, fsdp::Nanos took) {
+  return status == kTimedOut || (status == 128 + SIGKILL && took >= kPatience * fsdp::Nanos{1'000'000'000});
+}
 
 Output output_of(const std::string& command) {
   Output out;
-  FILE* pipe = ::popen(("timeout --foreground -k 5 " + std::string(kPatience) + " " + command).c_str(), "r");
+  const fsdp::Nanos begin = fsdp::steady_now();
+  FILE* pipe = ::popen(fmt::format("timeout --foreground -k 5 {} {}", kPatience, command).c_str(), "r");
   if (!pipe) return out;
   char buffer[4096];
   for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) out.text.append(buffer, n);
   const int status = ::pclose(pipe);
   out.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  if (out.status == kTimedOut || out.status == 128 + SIGKILL)
-    out.text += "no answer within " + std::string(kPatience) + " s";
+  if (gave_up(out.status, fsdp::steady_now() - begin)) out.text += fmt::format("no answer within {} s", kPatience);
   return out;
 }
 

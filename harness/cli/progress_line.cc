@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "harness/sweep/quantities.h"
+#include "harness/sweep/text.h"
 
 namespace harness::cli {
 namespace {

@@ -20,6 +20,14 @@ reports::ReportInput read_results(const std::string& directory) {
   return input;
 }
 
+void check_writable(const std::string& option, const std::string& path) {
+  const bool there = std::filesystem::exists(path);
+  if (!std::ofstream(path, std::ios::app))
+    throw fsdp::ConfigError(
+        fmt::format("[{}] {} cannot be written; name a file in a directory that exists", option, path));
+  if (!there) std::filesystem::remove(path);
+}
+
 void write_file(const std::string& path, const std::string& text) {
   const std::string unfinished = path + ".part";
   std::ofstream out(unfinished, std::ios::binary);

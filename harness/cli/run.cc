@@ -1,8 +1,5 @@
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
-#include <filesystem>
-#include <fstream>
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -10,6 +7,7 @@
 #include "harness/cli/case_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/interrupt.h"
+#include "harness/cli/result_files.h"
 #include "harness/cli/setting_flags.h"
 #include "harness/cli/trials.h"
 
@@ -25,23 +23,14 @@ struct RunFlags {
   int repetitions = 1;
 };
 
-// Before the run, not after it.
-void check_writable(const std::string& path) {
-  const bool there = std::filesystem::exists(path);
-  if (!std::ofstream(path, std::ios::app))
-    throw fsdp::ConfigError(
-        fmt::format("[--trace] {} cannot be written; name a file in a directory that exists", path));
-  if (!there) std::filesystem::remove(path);
-}
-
 void run(const RunFlags& flags) {
   CaseSettings settings = flags.settings.settings();
   const auto place = launched_place();
   if (place && !flags.settings.given("world")) settings.world = place->world;
   check_case(settings);
   if (!place) check_ranks_on_this_machine(settings);
-  if (!flags.trace.empty()) check_writable(flags.trace);
   if (place && place->rank != 0) return follow(*place, settings, flags.log_dir, catch_interrupts());
+  if (!flags.trace.empty()) check_writable("--trace", flags.trace);
   CasePlan plan;
   plan.repeat.min = plan.repeat.max = flags.repetitions;
   plan.repeat.time = kRunTimeout;

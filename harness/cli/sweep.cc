@@ -15,6 +15,7 @@
 #include "harness/cli/result_files.h"
 #include "harness/cli/trials.h"
 #include "harness/sweep/quantities.h"
+#include "harness/sweep/text.h"
 #include "harness/trial/environment.h"
 #include "harness/trial/virtual_workers.h"
 #include "reports/csv.h"
@@ -81,15 +82,13 @@ void sweep(const SweepFlags& flags) {
     const SweepCase c = only_case(spec, *place);
     if (place->rank != 0) return follow(*place, c.settings, case_log_dir(flags.directory, c.id), stop);
   }
-  if (!place && launcher.kind == Launcher::Kind::kLocal) {
-    for (const SweepCase& c : all_cases(spec)) check_ranks_on_this_machine(c.settings);
-  }
   SweepOptions options;
   options.directory = flags.directory;
   options.extend = flags.extend;
   options.command = command_words();
   options.environment = host_environment();
   options.stop = &stop;
+  if (!place && launcher.kind == Launcher::Kind::kLocal) options.check = check_ranks_on_this_machine;
   options.predictions_at_once = most_virtual_workers();
   if (spec.boundary) options.fits = [&stop](const CaseSettings& c) { return predicted_to_fit(c, &stop); };
   ProgressLine line;

@@ -40,10 +40,10 @@ RunCase watched(RunTrial run) {
     options.log_dir = plan.log_dir;
     options.stop = plan.stop;
     options.pin = plan.pin;
+    if (settings.device == "virtual") return run(settings, options);  // no time of this machine is in a prediction
     const MachineState before = read_machine_state();
     GpuWatch gpus;
     CaseRecord r = run(settings, options);
-    if (settings.device == "virtual") return r;  // a prediction: no time of this machine is in it
     const MachineChange change = machine_change(before, read_machine_state(), usable_cores());
     r.environment.insert(change.fields.begin(), change.fields.end());
     r.warnings.insert(r.warnings.end(), change.warnings.begin(), change.warnings.end());

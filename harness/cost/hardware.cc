@@ -1,5 +1,7 @@
 #include "harness/cost/hardware.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -120,12 +122,6 @@ std::string file_text(const std::string& path) {
   return text.str();
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
-
 bool is_path(const std::string& text) {
   return text.find('/') != std::string::npos || text.ends_with(".yaml") || text.ends_with(".yml");
 }
@@ -188,9 +184,9 @@ Hardware load_hardware(const std::string& name) {
   if (is_path(name)) return parse_hardware(file_text(name), name);
   const std::vector<std::string> presets = hardware_presets();
   if (std::find(presets.begin(), presets.end(), name) == presets.end()) {
-    throw fsdp::ConfigError("[hardware] there is no preset '" + name +
-                            "'; nearest: " + fsdp::nearest_names(name, presets) + "; all: " + joined(presets) +
-                            "; or name a file that ends in .yaml");
+    throw fsdp::ConfigError(
+        fmt::format("[hardware] there is no preset '{}'; nearest: {}; all: {}; or name a file that ends in .yaml", name,
+                    fsdp::nearest_names(name, presets), fmt::join(presets, ", ")));
   }
   return parse_hardware(cost::preset_text(name), name + ".yaml");
 }
@@ -199,8 +195,9 @@ Network load_network(const std::string& name) {
   const std::map<std::string, Network> all = networks();
   const auto found = all.find(name);
   if (found == all.end()) {
-    throw fsdp::ConfigError("[network] there is no preset '" + name + "'; nearest: " +
-                            fsdp::nearest_names(name, network_presets()) + "; all: " + joined(network_presets()));
+    const std::vector<std::string> presets = network_presets();
+    throw fsdp::ConfigError(fmt::format("[network] there is no preset '{}'; nearest: {}; all: {}", name,
+                                        fsdp::nearest_names(name, presets), fmt::join(presets, ", ")));
   }
   return found->second;
 }

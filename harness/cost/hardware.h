@@ -25,6 +25,8 @@ struct OpCost {
   double p = 1;
   double cold_gb_s = 0;
   double traffic = 1;  // bytes moved for each byte that the operator's arguments and results have
+
+  bool operator==(const OpCost&) const = default;
 };
 
 // Collectives over one wire: max(floor, alpha + root*sqrt(w) + w/gb_s), w = bytes a rank sends (ring).
@@ -34,6 +36,8 @@ struct CollectiveCurve {
   double gb_s = 0;
   double floor_us = 0;
   double root_us = 0;  // us per square root of a byte
+
+  bool operator==(const CollectiveCurve&) const = default;
 };
 
 struct Network {
@@ -45,10 +49,10 @@ struct Network {
 
 struct Hardware {
   std::string name, source;
-  bool gpu = true;  // false: the thread that issues work also does it
+  bool gpu = true;       // false: the thread that issues work also does it
+  double cache_mib = 0;  // the last cache that ranks of a processor share; 0: what is cold makes no difference
   // Memory of a device that the driver leaves to programs; 0: nobody has said. Outside the allocator: the context, and
   // each communicator.
-  double cache_mib = 0;  // the last cache that ranks of a processor share; 0: what is cold makes no difference
   double usable_gib = 0, context_gib = 0, communicator_gib = 0, workspace_gib = 0;
   bool caching_allocator = false;
   int node_devices = 0;                               // 0: one node holds them all
@@ -72,6 +76,7 @@ struct Hardware {
   std::vector<std::string> assumed;  // keys whose values nobody has measured
 
   bool is_assumed(const std::string& key) const;
+  bool operator==(const Hardware&) const = default;
 };
 
 std::vector<std::string> hardware_presets();

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "harness/sweep/boundary_runner.h"
 #include "harness/sweep/interleave.h"
 #include "harness/sweep/ordered_parallel.h"
+#include "harness/sweep/rounds.h"
 
 namespace harness {
 namespace {
@@ -74,6 +74,16 @@ CaseRecord unrun_record(const SweepCase& c) {
   return r;
 }
 
+SweepCase checked(SweepCase c, const SweepOptions& options) {
+  if (!options.check || !runnable(c)) return c;
+  try {
+    options.check(c.settings);
+  } catch (const fsdp::EnvironmentError& e) {
+    c.environment_error = e.what();
+  }
+  return c;
+}
+
 CaseRecord run_one(const SweepCase& c, const CasePlan& how, const RunCase& run) {
   if (!runnable(c)) return unrun_record(c);
   std::filesystem::create_directories(how.log_dir);
@@ -106,60 +116,6 @@ SweepProgress begin_progress(Store& store, const std::vector<SweepCase>& cases, 
   return progress;
 }
 
-// Rounds of interleaved cases that are not finished: a results.db of their own in DIR/rounds, a record for each.
-class RoundsKept {
- public:
-  explicit RoundsKept(const std::string& directory)
-      : directory_(std::filesystem::path(directory) / "rounds"), store_(Store::open_for_writing(directory_)) {
-    for (std::string& id : store_->finished_ids()) ids_.insert(std::move(id));
-  }
-
-  std::vector<CaseRecord> read(const std::string& id) {
-    std::vector<CaseRecord> rounds;
-    for (std::string name = name_of(id, 0); ids_.count(name) != 0; name = name_of(id, rounds.size())) {
-      rounds.push_back(store_->read_case(name));
-      rounds.back().id = id;
-    }
-    return rounds;
-  }
-  void write(const std::string& id, std::size_t round, CaseRecord r) {
-    r.id = name_of(id, round);
-    store_->write_case(r);
-    ids_.insert(r.id);
-  }
-  void remove() {
-    store_.reset();
-    std::filesystem::remove_all(directory_);
-  }
-
- private:
-  static std::string name_of(const std::string& id, std::size_t round) { return id + "@" + std::to_string(round); }
-
-  const std::string directory_;
-  std::optional<Store> store_;
-  std::set<std::string> ids_;
-};
-
-// DIR/rounds.csv: every repetition of every round of the finished cases, and what the machine did meanwhile.
-void add_to_table(const std::string& directory, const std::string& id, const std::vector<CaseRecord>& rounds) {
-  const auto path = std::filesystem::path(directory) / "rounds.csv";
-  const bool fresh = !std::filesystem::exists(path);
-  std::ofstream out(path, std::ios::app);
-  if (fresh) out << "case,round,started_at,steal,load,sample_ns,repetitions_ns\r\n";
-  const auto field = [](const CaseRecord& r, const char* name) {
-    const auto found = r.environment.find(name);
-    return found == r.environment.end() ? std::string() : found->second;
-  };
-  for (std::size_t i = 0; i < rounds.size(); ++i) {
-    const CaseRecord& r = rounds[i];
-    out << fmt::format("{},{},{},{},{},{},{}\r\n", id, i, r.started_at, field(r, "machine.steal"),
-                       field(r, "machine.load"), undisturbed(r.samples), fmt::join(r.samples, " "));
-  }
-  if (!out.flush())
-    throw fsdp::ConfigError(
-        fmt::format("[{}] cannot be written; free space, or give another directory", path.string()));
-}
-
 // One call of run_sweep: runs cases, stores them, counts, and tells the hooks.
 class Sweeping {
  public:
@@ -185,7 +141,10 @@ class Sweeping {
     std::vector<const SweepCase*> missing;
     for (const SweepCase& c : cases)
       if (!finished_.count(c.id)) missing.push_back(&c);
-    if (missing.empty()) return;
+    if (missing.empty()) {  // stopped after the last case, before its rounds had their place
+      if (RoundsKept::exists(options_.directory)) RoundsKept(options_.directory).move_to_table();
+      return;
+    }
     const std::int64_t started = fsdp::wall_seconds();
     const RunRound round = [&](std::size_t i, bool traced) {
       CasePlan how = plan_of(*missing[i]);
@@ -203,15 +162,16 @@ class Sweeping {
         [&](std::size_t i, CaseRecord r) { keep(*missing[i], std::move(r), started); }, std::move(before),
         [&](std::size_t i, std::size_t n, const CaseRecord& r) { kept.write(missing[i]->id, n, r); });
     if (outcome.interrupted) return;
-    for (const SweepCase* c : missing) add_to_table(options_.directory, c->id, kept.read(c->id));
-    kept.remove();
+    kept.move_to_table();
   }
 
   void boundaries(const std::vector<SweepCase>& points) {
     BoundaryHooks hooks;
     hooks.stored = [&](const SweepCase& c) { return stored(c); };
-    hooks.run = [&](const SweepCase& c) { return run(c); };
-    hooks.run_check = [&](const SweepCase& c, const std::string& expected) { return run(c, expected); };
+    hooks.run = [&](const SweepCase& c) { return run(checked(c, options_)); };
+    hooks.run_check = [&](const SweepCase& c, const std::string& expected) {
+      return run(checked(c, options_), expected);
+    };
     hooks.skip = [&](const SweepCase& c, const std::string& reason) { skip(c, reason); };
     if (options_.fits) hooks.predict = [&](const std::vector<SweepCase>& line) { return predicted(line); };
     for (const SweepCase& point : points) {
@@ -339,7 +299,8 @@ SweepOutcome run_sweep(const SweepSpec& spec, const SweepOptions& options, const
   std::vector<SweepCase> points = expand(spec);
   if (points.empty())
     throw fsdp::ConfigError(fmt::format("[{}] exclude leaves out every case; take an entry away", spec.file));
-  const std::vector<SweepCase> cases = all_cases(spec);
+  std::vector<SweepCase> cases = all_cases(spec);
+  for (SweepCase& c : cases) c = checked(std::move(c), options);
   refuse_if_nothing_can_run(cases);
   Store store = Store::open_for_writing(options.directory);
   store_sweep(store, spec, options);

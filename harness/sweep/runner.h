@@ -48,6 +48,8 @@ struct SweepOptions {
   std::string command;  // how to run the sweep again
   std::map<std::string, std::string> environment;
   const std::atomic<bool>* stop = nullptr;
+  // Beside check_case: throws fsdp::EnvironmentError for a case that cannot run as this sweep runs them. May be empty.
+  std::function<void(const CaseSettings&)> check;
   // Whether a case should fit in its memory budget, by a prediction: where a boundary search looks first.
   // std::nullopt: cannot be told. May be empty.
   std::function<std::optional<bool>(const CaseSettings&)> fits;

@@ -148,14 +148,6 @@ std::string SweepSpec::hash() const {
   return hex(text_hash(all), 16);
 }
 
-std::string axes_text(const Pairs& axes) {
-  std::string out;
-  for (const auto& [name, value] : axes) {
-    out += (out.empty() ? "" : ", ") + name + "=" + readable_value(name, value);
-  }
-  return out.empty() ? "base" : out;
-}
-
 std::string first_difference(const SweepSpec& there, const SweepSpec& here) {
   const auto facts = [](const SweepSpec& spec) {
     Pairs out;

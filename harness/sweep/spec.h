@@ -76,8 +76,6 @@ std::string merged_overrides(const std::string& base, const std::string& on_top)
 // The case at one point: the base with these axes' values; checked as expand() does.
 SweepCase make_case(const SweepSpec& spec, const std::vector<std::pair<std::string, std::string>>& axes);
 
-// "wrap=block, backward_prefetch=pre"; "base" when there is no axis.
-std::string axes_text(const std::vector<std::pair<std::string, std::string>>& axes);
 // The first fact in which the two differ: "steps is 4 there and 8 here".
 std::string first_difference(const SweepSpec& there, const SweepSpec& here);
 

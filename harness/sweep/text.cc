@@ -67,6 +67,12 @@ std::string readable_value(const std::string& setting, const std::string& value)
   return setting == "model" ? model_name(value) : value;
 }
 
+std::string axes_text(const std::vector<std::pair<std::string, std::string>>& axes, const std::string& of_none) {
+  std::string out;
+  for (const auto& [name, value] : axes) out += (out.empty() ? "" : ", ") + name + "=" + readable_value(name, value);
+  return out.empty() ? of_none : out;
+}
+
 std::string hex(std::uint64_t value, int digits) {
   std::string out(static_cast<std::size_t>(digits), '0');
   for (int i = digits - 1; i >= 0; --i, value >>= 4) out[static_cast<std::size_t>(i)] = "0123456789abcdef"[value & 15];

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace harness {
@@ -13,6 +14,9 @@ std::optional<std::int64_t> whole_number(const std::string& text);        // the
 std::string lower(std::string text);
 // A setting's value where people read it: the model of a config.json without its content. Records keep the exact text.
 std::string readable_value(const std::string& setting, const std::string& value);
+// The same of a case's axes: "wrap=block, backward_prefetch=pre"; `of_none` when there is no axis.
+std::string axes_text(const std::vector<std::pair<std::string, std::string>>& axes,
+                      const std::string& of_none = "base");
 // A word as a POSIX shell takes it: as it is when it is plain, else in single quotes.
 std::string shell_quoted(const std::string& word);
 

@@ -5,8 +5,7 @@
 //   machine.cupti.operations               what the GPU did in the traced steps: kernels, copies, sets
 //   machine.cupti.clock_error_ns           bound of the error of CUPTI's times on our clock
 //   machine.cupti.clock_drift_ns           by how much CUPTI's clock moved against ours while steps were traced; 0:
-//   none
-//                                          that shows
+//                                          none that shows
 //   machine.cupti.collectives_to_events    time of collectives by CUPTI's records over that of the events: 1 when both
 //                                          agree
 //   machine.cupti.overhead_ns              in which the profiler itself held things up

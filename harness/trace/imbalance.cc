@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
 
 namespace harness {
 
@@ -13,6 +14,17 @@ namespace {
 // So that sums of waits fit.
 constexpr Nanos kLongestTrace = 86'400'000'000'000;
 constexpr std::size_t kMostCollectives = 1 << 16;
+
+// A unit whose gradients are both scattered and reduced among replicas.
+bool has_replicas(const std::vector<Span>& spans) {
+  std::set<fsdp::UnitId> scattered, reduced;
+  for (const Span& s : spans) {
+    if (s.unit == fsdp::kNoUnit) continue;
+    if (s.kind == fsdp::SpanKind::kReduceScatter) scattered.insert(s.unit);
+    if (s.kind == fsdp::SpanKind::kAllReduce) reduced.insert(s.unit);
+  }
+  return std::any_of(scattered.begin(), scattered.end(), [&](fsdp::UnitId u) { return reduced.count(u) != 0; });
+}
 }  // namespace
 
 std::optional<Imbalance> imbalance_of(const Alignment& alignment, const std::vector<RowAnalysis>& rows) {
@@ -42,16 +54,15 @@ std::string imbalance_text(const Imbalance& i) {
          (most ? "; most of the exposed communication is that: even out the ranks before the network" : "");
 }
 
-Alignment align_own(const std::vector<Span>& spans) {
+std::optional<Alignment> align_own(const std::vector<Span>& spans) {
+  if (has_replicas(spans)) return std::nullopt;
   Nanos first = kLatestTime, last = -kLatestTime;
   for (const Span& s : spans) {
     if (!fsdp::is_collective(s.kind)) continue;
     first = std::min({first, s.begin, s.end});
     last = std::max({last, s.begin, s.end});
   }
-  Alignment none;
-  none.reason = "the collectives reach over more than a day";
-  if (first < -kLatestTime || first > kLatestTime || last > first + kLongestTrace) return none;
+  if (first < -kLatestTime || first > kLatestTime || last > first + kLongestTrace) return std::nullopt;
   std::map<int, std::vector<Sighting>> ranks;
   for (const Span& s : spans) {
     std::vector<Sighting>& seen = ranks[s.rank];
@@ -62,13 +73,12 @@ Alignment align_own(const std::vector<Span>& spans) {
   std::vector<int> names;
   std::vector<std::vector<Sighting>> sightings;
   for (auto& [rank, seen] : ranks) {
-    none.reason = "too many collectives";
-    if (seen.size() > kMostCollectives) return none;
+    if (seen.size() > kMostCollectives) return std::nullopt;
     std::stable_sort(seen.begin(), seen.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
     names.push_back(rank);
     sightings.push_back(std::move(seen));
   }
-  return align(names, sightings, 1);
+  return align(names, sightings, 1, true);
 }
 
 }  // namespace harness

@@ -21,8 +21,9 @@ std::optional<Imbalance> imbalance_of(const Alignment& alignment, const std::vec
 // "imbalance 40 % of the step: ...".
 std::string imbalance_text(const Imbalance& i);
 
-// The ranks of one of our own traces: a collective's unit, pass and kind say which it is. Traces longer than a day, or
-// of more than 65,536 collectives a rank, are not aligned.
-Alignment align_own(const std::vector<fsdp::Span>& spans);
+// The ranks of one of our own traces: a collective's unit, pass and kind say which it is. std::nullopt: longer than a
+// day, more than 65,536 collectives a rank, or hybrid plans, in which not all ranks are members of the same
+// collectives.
+std::optional<Alignment> align_own(const std::vector<fsdp::Span>& spans);
 
 }  // namespace harness

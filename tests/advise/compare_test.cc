@@ -185,5 +185,29 @@ TEST(Compare, CasesWithoutASureVerdictAreExpectedToLookLikeNothing) {
   EXPECT_TRUE(compare(side("a", cases), side("b", cases), {}).notes.empty());
 }
 
+// Ranks that get unlike amounts of work are another experiment.
+TEST(C32, RunsOfAnotherSpreadAreNotCompared) {
+  const Side even = side("a", {made({{"world", "2"}, {"batch", "4"}}, 100)});
+  for (const Choice& choice :
+       {Choice{{"world", "2"}, {"batch", "4"}, {"arrival_skew", "1:8ms"}}, Choice{{"world", "2"}, {"batch", "3"}}}) {
+    const Comparison c = compare(even, side("b", {made(choice, 100)}), {});
+    ASSERT_EQ(c.unlike.size(), 1u);
+    EXPECT_EQ(c.unlike[0].field, choice.back().first);
+    EXPECT_TRUE(c.cases.empty());
+    EXPECT_TRUE(c.negative());
+  }
+}
+
+TEST(C07, RunsThatDifferInTheHardwareQueuesAreSaidToBeUnlike) {
+  const CaseRecord usual = made({}, 100);
+  CaseRecord one_queue = usual;
+  one_queue.environment["env.CUDA_DEVICE_MAX_CONNECTIONS"] = "1";
+  const Comparison c = compare(side("a", {usual}), side("b", {one_queue}), {});
+  ASSERT_EQ(c.warnings.size(), 1u);
+  EXPECT_EQ(c.warnings[0].field, "env.CUDA_DEVICE_MAX_CONNECTIONS");
+  EXPECT_EQ(c.warnings[0].a, "absent");
+  EXPECT_EQ(c.warnings[0].b, "1");
+}
+
 }  // namespace
 }  // namespace harness

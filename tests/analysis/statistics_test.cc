@@ -35,6 +35,15 @@ TEST(Statistics, EvenMedianRoundsHalfToEven) {
   EXPECT_EQ(summarize({10, 20, 30, 41}).median, 25);
 }
 
+TEST(Statistics, MediansOfNumbersAndTimesAloneAreTheSame) {
+  EXPECT_EQ(median(std::vector<fsdp::Nanos>{3, 2}), 2);
+  EXPECT_EQ(median(std::vector<fsdp::Nanos>{41, 10, 30}), 30);
+  EXPECT_EQ(median(std::vector<fsdp::Nanos>{}), 0);
+  EXPECT_EQ(median(std::vector<double>{3, 2}), 2.5);
+  EXPECT_EQ(median(std::vector<double>{9, 1, 4}), 4);
+  EXPECT_EQ(median(std::vector<double>{}), 0);
+}
+
 TEST(Statistics, MadIsRawAndOutliersAreKept) {
   const SampleSummary s = summarize({100, 101, 99, 100, 102, 98, 500});
   EXPECT_EQ(s.median, 100);

@@ -121,15 +121,41 @@ TEST(BadInput, WhatThisMachineCannotDoHasItsRemedyAndItsOwnCode) {
     expect_one_sentence(call({"sweep", dir + "/s.yaml", "-o", dir + "/out"}), 3, why, "sweep");
   const std::string crowd = "ranks are as many processes";
   expect_one_sentence(call({"run", "--world", "1000000"}), 3, crowd, "more ranks than a machine starts");
-  cli_test::write_file(dir + "/s.yaml", "axes: {world: [2, 1000000]}\n");
+  cli_test::write_file(dir + "/s.yaml", "axes: {world: [1000000, 2000000]}\n");
   expect_one_sentence(call({"sweep", dir + "/s.yaml", "-o", dir + "/out"}), 3, crowd, "before the first case");
   EXPECT_FALSE(std::filesystem::exists(dir + "/out"));
+  cli_test::write_file(dir + "/s.yaml", "axes: {world: [2, 1000000]}\n");
+  EXPECT_EQ(call({"sweep", dir + "/s.yaml", "-o", dir + "/out"}, cli_test::fake_rank()).code, 0);
+  const std::string rows = cli_test::read_file(dir + "/out/results.csv");
+  EXPECT_NE(rows.find(",ok,"), std::string::npos) << "what can run does";
+  EXPECT_NE(rows.find("[world] 1000000 " + crowd), std::string::npos) << rows;
   std::filesystem::remove_all(dir);
 }
 
 TEST(BadInput, WhatCannotBeWrittenIsSaidBeforeTheRun) {
   expect_one_sentence(call({"run", "--trace", "/nowhere/t.json"}, cli_test::fake_rank()), 2,
                       "[--trace] /nowhere/t.json", "no case on standard output");
+}
+
+// Rank 0 writes the trace; another rank may stand on a host without that directory.
+TEST(BadInput, ARankThatFollowsDoesNotCheckWhatItWillNotWrite) {
+  const cli_test::Called c = call({"run", "--trace", "/nowhere/t.json"}, {{"SHARDSCOPE_RANK", "/nowhere/rank"},
+                                                                          {"RANK", "1"},
+                                                                          {"WORLD_SIZE", "2"},
+                                                                          {"LOCAL_RANK", "1"},
+                                                                          {"MASTER_ADDR", "127.0.0.1"},
+                                                                          {"MASTER_PORT", "1"}});
+  EXPECT_NE(c.code, 0);
+  EXPECT_EQ(c.err.find("--trace"), std::string::npos) << c.err;
+}
+
+TEST(BadInput, ACalibrationThatFailsLeavesNoFile) {
+  const std::string file = testing::TempDir() + "shardscope_costs.yaml";
+  std::filesystem::remove(file);
+  expect_one_sentence(call({"calibrate", "-o", file}, {{"SHARDSCOPE_RANK", "/bin/false"}}), 3, "ended without a result",
+                      "no costs");
+  EXPECT_FALSE(std::filesystem::exists(file));
+  expect_one_sentence(call({"calibrate", "-o", "/nowhere/costs.yaml"}), 2, "[-o] /nowhere/costs.yaml", "at once");
 }
 
 TEST(BadInput, CalibrateWritesOnlyWhatHardwareTakes) {

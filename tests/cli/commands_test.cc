@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "fsdp/core/clock.h"
@@ -268,6 +269,17 @@ TEST_F(CommandsTest, DoctorEndsWithThreeWithoutARankProgram) {
   const json d = json::parse(call({"doctor", "--json"}, {{"SHARDSCOPE_RANK", "/nowhere/rank"}}).out);
   EXPECT_EQ(d["can_run"], false);
   EXPECT_EQ(call({"doctor"}, {{"SHARDSCOPE_RANK", "/bin/false"}}).code, 3);
+}
+
+// As the kernel ends a program when memory runs out.
+TEST_F(CommandsTest, DoctorDoesNotCallAKilledRankProgramOneThatDidNotAnswer) {
+  const std::string rank = dir_ + "/rank";
+  std::ofstream(rank) << "#!/bin/sh\nkill -KILL $$\n";
+  fs::permissions(rank, fs::perms::owner_all);
+  const Called c = call({"doctor"}, {{"SHARDSCOPE_RANK", rank}});
+  EXPECT_EQ(c.code, 3);
+  EXPECT_THAT(c.out, HasSubstr(rank + " does not start"));
+  EXPECT_THAT(c.out, Not(HasSubstr("no answer")));
 }
 
 }  // namespace

@@ -33,10 +33,34 @@ TEST(Hardware, EveryPresetReadsAndReadsBackAsItself) {
     EXPECT_FALSE(h.assumed.empty()) << name << " says what is assumed";
     const Hardware again = parse_hardware(to_yaml(h), "again");
     EXPECT_EQ(to_yaml(again), to_yaml(h)) << name;
+    EXPECT_TRUE(again == h) << name;
     if (!h.network.empty()) {
       EXPECT_GT(load_network(h.network).node_gb_s, 0);
     }
   }
+}
+
+TEST(Hardware, EveryNumberOfAFileOfCalibrateReadsBack) {
+  Hardware h;
+  h.name = "mine", h.source = "measured \"here\"", h.gpu = false;
+  h.cache_mib = 32.5;
+  h.usable_gib = 1, h.context_gib = 2, h.communicator_gib = 3, h.workspace_gib = 4, h.caching_allocator = true;
+  h.node_devices = 5, h.network = "none-such";
+  h.peak_bf16_tflops = 6, h.peak_fp32_tflops = 7;
+  const OpCost cost{.t0_us = 8, .tflops = 9, .gb_s = 10, .p = 1.25, .cold_gb_s = 12.75, .traffic = 13};
+  h.ops = {{"linear", cost}, {"attention", cost}, {"elementwise", cost}};
+  h.all_gather = {{.devices = 2, .alpha_us = 14, .gb_s = 15, .floor_us = 16, .root_us = 17}};
+  h.reduce_scatter = {{.devices = 2, .alpha_us = 18, .gb_s = 19, .floor_us = 20, .root_us = 21}};
+  h.all_reduce = {{.devices = 2, .alpha_us = 22, .gb_s = 23, .floor_us = 24, .root_us = 25}};
+  h.launch_us = 26, h.collective_us = 27, h.wake_us = 28, h.wire_late_us = 29.125;
+  h.gemm_efficiency = 30, h.unit_pass_us = 31, h.optimizer_us = 32, h.step_us = 33, h.contention = 34;
+  h.expected_error = 0.35, h.expected_error_source = "runs";
+  h.assumed = {"host", "copy"};
+  const Hardware again = parse_hardware(to_yaml(h), "again");
+  EXPECT_EQ(again.cache_mib, 32.5);
+  EXPECT_EQ(again.ops.at("linear").cold_gb_s, 12.75);
+  EXPECT_EQ(again.wire_late_us, 29.125);
+  EXPECT_TRUE(again == h) << to_yaml(again);
 }
 
 TEST(Hardware, BudgetsUseTheMemoryThatTheDriverLeavesNotTheLabel) {

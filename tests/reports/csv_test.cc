@@ -82,9 +82,12 @@ TEST(CsvGuard, WhatASpreadsheetWouldRunGetsAnApostrophe) {
   EXPECT_EQ(reports::guarded_text(""), "");
 }
 
+// As a reader of the table does it.
+std::string unguarded(const std::string& field) { return field.starts_with('\'') ? field.substr(1) : field; }
+
 TEST(CsvGuard, TakingOneApostropheAwayGivesEveryTextBack) {
   for (const char* text : {"=1+1", "+x", "-x", "-5", "@x", "'", "''x", "'=x", "plain", "", "\rx", "- +"})
-    EXPECT_EQ(reports::unguarded_text(reports::guarded_text(text)), text);
+    EXPECT_EQ(unguarded(reports::guarded_text(text)), text);
 }
 
 TEST(CsvGuard, StandsInReasonsAxesAndCauses) {

@@ -4,14 +4,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
+#include <stdexcept>
 
 #include "harness/sweep/interleave.h"
 #include "harness/sweep/runner.h"
+#include "harness/sweep/text.h"
 
 namespace harness {
 namespace {
@@ -221,6 +224,102 @@ TEST_F(BoundaryRunnerTest, AnInterruptedSweepInTurnsGoesOnWithItsRounds) {
   EXPECT_EQ(found.at("batch=1").samples, (std::vector<fsdp::Nanos>{1001, 1004, 1001, 1004}));
   EXPECT_EQ(found.at("batch=2").samples, (std::vector<fsdp::Nanos>{2002, 2003, 2002, 2003}));
   EXPECT_FALSE(fs::exists(fs::path(options_.directory) / "rounds"));
+}
+
+class RoundsTableTest : public BoundaryRunnerTest {
+ protected:
+  // Batch 2 runs out of memory in its second round.
+  SweepOutcome sweep(const SweepHooks& hooks = {}, int trials = 1000) {
+    const SweepSpec spec =
+        parse_spec("axes: {batch: [1, 2, 3]}\ninterleave: true\nrepeat: {min: 2, max: 2}\n", "s.yaml");
+    std::map<int, int> rounds;
+    std::atomic<bool> stop{false};
+    options_.stop = &stop;
+    return run_sweep(
+        spec, options_,
+        [&](const CaseSettings& c, const CasePlan&) {
+          CaseRecord r;
+          if (trials-- == 0) {
+            stop = true;
+            return r;
+          }
+          r.status = c.batch == 2 && ++rounds[2] == 2 ? Status::kOom : Status::kOk;
+          r.samples = {1000 * c.batch, 1000 * c.batch};
+          r.step_ns = 1000 * c.batch;
+          return r;
+        },
+        hooks);
+  }
+  void sweep_stopped_after_the_last_case() {
+    SweepHooks hooks;
+    hooks.after_case = [](const SweepProgress& p, const SweepCase&, const CaseRecord&) {
+      if (p.finished == p.total) throw std::runtime_error("stopped");
+    };
+    EXPECT_THROW(sweep(hooks), std::runtime_error);
+  }
+  // Case and sample of each line, in order.
+  std::vector<std::string> table() {
+    std::vector<std::string> out;
+    std::ifstream in(table_);
+    for (std::string line; std::getline(in, line);) {
+      const std::size_t blank = line.rfind(',');
+      out.push_back(line.substr(line.rfind(',', blank - 1) + 1, blank - line.rfind(',', blank - 1) - 1));
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+  bool kept() { return fs::exists(fs::path(options_.directory) / "rounds"); }
+  fs::path table_;
+  void SetUp() override {
+    BoundaryRunnerTest::SetUp();
+    table_ = fs::path(options_.directory) / "rounds.csv";
+  }
+  const std::vector<std::string> whole_{"1000", "1000", "2000", "3000", "3000", "sample_ns"};
+};
+
+TEST_F(RoundsTableTest, ACaseThatEndedBadlyBeforeAnInterruptionIsInItToo) {
+  EXPECT_TRUE(sweep({}, 5).interrupted);  // 1 2 3, 3 2(out of memory), stopped at 1
+  EXPECT_FALSE(fs::exists(table_));
+  EXPECT_FALSE(sweep().interrupted);
+  EXPECT_EQ(rows().at("batch=2").status, Status::kOom);
+  EXPECT_EQ(table(), whole_);
+  EXPECT_FALSE(kept());
+}
+
+TEST_F(RoundsTableTest, ASweepStoppedBeforeItWritesTheTableWritesItNextTime) {
+  sweep_stopped_after_the_last_case();
+  EXPECT_TRUE(kept());
+  const SweepOutcome again = sweep();
+  EXPECT_EQ(again.progress.ran, 0u);
+  EXPECT_EQ(table(), whole_);
+  EXPECT_FALSE(kept());
+}
+
+TEST_F(RoundsTableTest, ASweepStoppedAfterItWroteTheTableDoesNotWriteTwice) {
+  sweep_stopped_after_the_last_case();
+  const fs::path rounds = fs::path(options_.directory) / "rounds", copy = options_.directory + "_copy";
+  fs::copy(rounds, copy, fs::copy_options::recursive);
+  sweep();
+  EXPECT_EQ(table(), whole_);
+  fs::rename(copy, rounds);  // as if it had been stopped before the directory went
+  sweep();
+  EXPECT_EQ(table(), whole_);
+  EXPECT_FALSE(kept());
+}
+
+TEST_F(RoundsTableTest, CasesOfAnEarlierSweepStayInIt) {
+  sweep();
+  options_.extend = true;
+  options_.stop = nullptr;
+  const SweepSpec more =
+      parse_spec("axes: {batch: [1, 2, 3, 4]}\ninterleave: true\nrepeat: {min: 1, max: 1}\n", "s.yaml");
+  run_sweep(more, options_, [&](const CaseSettings&, const CasePlan&) {
+    CaseRecord r;
+    r.status = Status::kOk;
+    r.samples = {4000};
+    return r;
+  });
+  EXPECT_EQ(table(), (std::vector<std::string>{"1000", "1000", "2000", "3000", "3000", "4000", "sample_ns"}));
 }
 
 TEST_F(BoundaryRunnerTest, ARightPredictionCostsTwoTrialsForEachPointAndIsInTheRecords) {

@@ -17,6 +17,7 @@
 
 #include "fsdp/core/errors.h"
 #include "harness/sweep/cuda_support.h"
+#include "harness/sweep/text.h"
 
 namespace harness {
 namespace {
@@ -202,6 +203,24 @@ TEST_F(RunnerTest, ASweepOfWhichNothingCanRunHereSaysSoAtOnce) {
   EXPECT_THAT(
       error_of([&] { run_sweep(parse_spec("base: {seed: 1}\nexclude: [{seed: 1}]", "s.yaml"), options_, fake()); }),
       HasSubstr("leaves out every case"));
+}
+
+TEST_F(RunnerTest, WhatTheCallerRefusesIsARowAndEndsTheSweepOnlyWhenItIsAll) {
+  options_.check = [](const CaseSettings& c) {
+    if (c.world > 2) throw fsdp::EnvironmentError("[world] too many");
+  };
+  EXPECT_EQ(error_of([&] { run_sweep(parse_spec("axes: {world: [3, 4]}", "s.yaml"), options_, fake()); }),
+            "[world] too many");
+  EXPECT_FALSE(fs::exists(directory_));
+  const SweepOutcome outcome = run_sweep(parse_spec("axes: {world: [2, 4]}", "s.yaml"), options_, fake());
+  EXPECT_EQ(runs_, 1);
+  EXPECT_EQ(outcome.progress.by_status.at(Status::kSkipped), 1u);
+  EXPECT_EQ(Store::open(directory_).read_cases().at(1).reason, "[world] too many");
+  fs::remove_all(directory_);
+  runs_ = 0;
+  run_sweep(parse_spec("axes: {world: [2, 4]}\nboundary: {setting: seq, from: 1, to: 2}", "s.yaml"), options_, fake());
+  for (const CaseRecord& r : Store::open(directory_).read_cases())
+    EXPECT_EQ(measured(r.status), r.axes.front().second == "2") << r.id;
 }
 
 TEST_F(RunnerTest, ASecondSweepOnTheSameDirectoryIsRefused) {

@@ -9,6 +9,7 @@
 
 #include "fsdp/core/errors.h"
 #include "harness/sweep/cuda_support.h"
+#include "harness/sweep/text.h"
 
 namespace harness {
 namespace {

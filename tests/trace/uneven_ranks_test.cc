@@ -4,8 +4,8 @@
 
 #include "fsdp/device/virtual/virtual_device.h"
 #include "fsdp/schedule/scripted_step.h"
-#include "harness/advise/compare.h"
 #include "harness/trace/chrome_writer.h"
+#include "harness/trace/imbalance.h"
 #include "tests/trace/kineto_text.h"
 
 namespace harness::testing {
@@ -112,6 +112,56 @@ TEST(C32, EvenRanksHaveNone) {
   EXPECT_EQ(to_text(a).find("imbalance"), std::string::npos);
 }
 
+Span collective(int rank, fsdp::SpanKind kind, Nanos begin, Nanos end) {
+  Span s;
+  s.rank = rank;
+  s.lane = kind == fsdp::SpanKind::kAllGather ? fsdp::Lane::kAllGather : fsdp::Lane::kReduceScatter;
+  s.kind = kind;
+  s.unit = 0;
+  s.pass = Pass::kBackward;
+  s.issued = s.begin = begin * kMillisecond;
+  s.end = end * kMillisecond;
+  return s;
+}
+
+// Rank 0 waits 5 ms each time. Once it is woken 12 ms late: its stamp of the end, and nothing else, is off.
+TEST(C32, OneLateWakeDoesNotHideWhatRanksWaitEachTime) {
+  std::vector<Span> spans;
+  for (int i = 0; i < 8; ++i) {
+    spans.push_back(collective(0, fsdp::SpanKind::kAllGather, 40 * i, 40 * i + (i == 3 ? 18 : 6)));
+    spans.push_back(collective(1, fsdp::SpanKind::kAllGather, 40 * i + 5, 40 * i + 6));
+  }
+  const auto a = align_own(spans);
+  ASSERT_TRUE(a && a->aligned);
+  EXPECT_EQ(a->uncertainty, 0);
+  EXPECT_EQ(waits_of_ranks(*a), (std::vector<Nanos>{8 * 5 * kMillisecond, 0}));
+}
+
+// Ranks of two hosts: the second one's clock is a second ahead, so that nobody would ever meet.
+TEST(C32, ClocksOnWhichACollectiveWasNeverOnAllRanksAreAligned) {
+  std::vector<Span> spans;
+  for (int i = 0; i < 8; ++i) {
+    spans.push_back(collective(0, fsdp::SpanKind::kAllGather, 40 * i, 40 * i + 6));
+    spans.push_back(collective(1, fsdp::SpanKind::kAllGather, 1000 + 40 * i + 5, 1000 + 40 * i + 6));
+  }
+  const auto a = align_own(spans);
+  ASSERT_TRUE(a && a->aligned);
+  EXPECT_EQ(a->clocks[1].offset, 1000 * kMillisecond);
+  EXPECT_EQ(waits_of_ranks(*a), (std::vector<Nanos>{8 * 5 * kMillisecond, 0}));
+}
+
+// Ranks 0 and 1 shard, ranks 2 and 3 are their replicas: 0 and 2 have no all-gather in common.
+TEST(C32, NothingIsSaidOfHybridPlans) {
+  std::vector<Span> spans;
+  for (int r = 0; r < 4; ++r) {
+    spans.push_back(collective(r, fsdp::SpanKind::kAllGather, 20 * (r / 2), 20 * (r / 2) + 6));
+    spans.push_back(collective(r, fsdp::SpanKind::kReduceScatter, 50, 60));
+  }
+  EXPECT_TRUE(align_own(spans).has_value());
+  for (int r = 0; r < 4; ++r) spans.push_back(collective(r, fsdp::SpanKind::kAllReduce, 60, 70));
+  EXPECT_FALSE(align_own(spans).has_value());
+}
+
 // Traces made elsewhere, a file a rank: each waits 6 of 20 us.
 TEST(C32, RanksOfTracesMadeElsewhereAreHeldAgainstEachOther) {
   auto rank = [](int r, const char* first, const char* second, const char* arrives, const char* lasts) {
@@ -146,40 +196,6 @@ TEST(V37, TransferIsTheShortestOverWorkers) {
   Nanos transfer = 0;
   for (const AlignedCollective& c : a.alignment->collectives) transfer += c.transfer;
   EXPECT_EQ(transfer, 1'074'000);
-}
-
-Side side_of(const char* setting = "", const char* value = "") {
-  CaseRecord c;
-  c.settings = {{"world", "2"}, {"batch", "4"}, {"arrival_skew", "none"}};
-  for (auto& [key, text] : c.settings)
-    if (key == setting) text = value;
-  c.status = Status::kOk;
-  c.samples = {100, 101, 102, 103, 104, 105};
-  Side s;
-  s.name = "a side";
-  s.cases.push_back(c);
-  return s;
-}
-
-// Ranks that get unlike amounts of work are another experiment.
-TEST(C32, RunsOfAnotherSpreadAreNotCompared) {
-  for (const auto& [setting, value] : {std::pair{"arrival_skew", "1:8ms"}, std::pair{"batch", "3"}}) {
-    const Comparison c = compare(side_of(), side_of(setting, value), {});
-    ASSERT_EQ(c.unlike.size(), 1u);
-    EXPECT_EQ(c.unlike[0].field, setting);
-    EXPECT_TRUE(c.cases.empty());
-    EXPECT_TRUE(c.negative());
-  }
-}
-
-TEST(C07, RunsThatDifferInTheHardwareQueuesAreSaidToBeUnlike) {
-  Side one_queue = side_of();
-  one_queue.cases[0].environment["env.CUDA_DEVICE_MAX_CONNECTIONS"] = "1";
-  const Comparison c = compare(side_of(), one_queue, {});
-  ASSERT_EQ(c.warnings.size(), 1u);
-  EXPECT_EQ(c.warnings[0].field, "env.CUDA_DEVICE_MAX_CONNECTIONS");
-  EXPECT_EQ(c.warnings[0].a, "absent");
-  EXPECT_EQ(c.warnings[0].b, "1");
 }
 
 }  // namespace

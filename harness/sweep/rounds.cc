@@ -1,0 +1,95 @@
+#include "harness/sweep/rounds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "fsdp/core/errors.h"
+#include "harness/analysis/statistics.h"
+
+namespace harness {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kHead = "case,round,started_at,steal,load,sample_ns,repetitions_ns\r";
+
+std::string line_of(const std::string& id, std::size_t round, const CaseRecord& r) {
+  const auto field = [&](const char* name) {
+    const auto found = r.environment.find(name);
+    return found == r.environment.end() ? std::string() : found->second;
+  };
+  return fmt::format("{},{},{},{},{},{},{}\r", id, round, r.started_at, field("machine.steal"), field("machine.load"),
+                     undisturbed(r.samples), fmt::join(r.samples, " "));
+}
+
+// Without the head; whole lines but for their last newline.
+std::vector<std::string> lines_of(const fs::path& table) {
+  std::vector<std::string> lines;
+  std::ifstream in(table);
+  for (std::string line; std::getline(in, line);)
+    if (line != kHead) lines.push_back(line);
+  return lines;
+}
+
+// Under its name only when it is whole.
+void write_lines(const fs::path& table, const std::vector<std::string>& lines) {
+  const fs::path unfinished = table.string() + ".unfinished";
+  std::error_code error;
+  {
+    std::ofstream out(unfinished);
+    out << kHead << '\n';
+    for (const std::string& line : lines) out << line << '\n';
+    out.close();
+    if (out) fs::rename(unfinished, table, error);
+    if (out && !error) return;
+  }
+  fs::remove(unfinished, error);
+  throw fsdp::ConfigError(fmt::format("[{}] cannot be written; free space, or give another directory", table.string()));
+}
+
+fs::path place_of(const std::string& directory) { return fs::path(directory) / "rounds"; }
+
+}  // namespace
+
+bool RoundsKept::exists(const std::string& directory) { return fs::exists(place_of(directory)); }
+
+RoundsKept::RoundsKept(const std::string& directory)
+    : results_(directory), directory_(place_of(directory)), store_(Store::open_for_writing(directory_)) {
+  for (std::string& name : store_->finished_ids()) {
+    if (name.ends_with("@0")) cases_.push_back(name.substr(0, name.size() - 2));
+    names_.insert(std::move(name));
+  }
+}
+
+std::vector<CaseRecord> RoundsKept::read(const std::string& id) {
+  std::vector<CaseRecord> rounds;
+  for (std::string name = name_of(id, 0); names_.count(name) != 0; name = name_of(id, rounds.size())) {
+    rounds.push_back(store_->read_case(name));
+    rounds.back().id = id;
+  }
+  return rounds;
+}
+
+void RoundsKept::write(const std::string& id, std::size_t round, CaseRecord r) {
+  r.id = name_of(id, round);
+  store_->write_case(r);
+  if (names_.insert(r.id).second && round == 0) cases_.push_back(id);
+}
+
+void RoundsKept::move_to_table() {
+  const fs::path table = fs::path(results_) / "rounds.csv";
+  std::vector<std::string> lines = lines_of(table);
+  for (const std::string& id : cases_) {
+    std::erase_if(lines, [&](const std::string& line) { return line.starts_with(id + ","); });
+    const std::vector<CaseRecord> rounds = read(id);
+    for (std::size_t i = 0; i < rounds.size(); ++i) lines.push_back(line_of(id, i, rounds[i]));
+  }
+  if (!cases_.empty()) write_lines(table, lines);
+  store_.reset();
+  fs::remove_all(directory_);
+}
+
+}  // namespace harness
