@@ -6,6 +6,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "harness/analysis/statistics.h"
+
 namespace harness {
 namespace {
 
@@ -25,11 +27,6 @@ Sightings identities(const std::vector<Sighting>& all, bool by_sequence) {
     out.emplace(Identity{s.group, kind, by_sequence ? s.sequence : place[{s.group, kind}]++}, &s);
   }
   return out;
-}
-
-Nanos median(std::vector<Nanos> x) {
-  std::sort(x.begin(), x.end());
-  return x[(x.size() - 1) / 2];
 }
 
 Nanos spread(const std::vector<Nanos>& x) {

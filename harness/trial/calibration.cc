@@ -11,6 +11,7 @@
 #include "fsdp/comm/wire.h"
 #include "fsdp/core/clock.h"
 #include "fsdp/device/host/host_device.h"
+#include "harness/analysis/statistics.h"
 #include "harness/cost/cost_model.h"
 #include "harness/cost/fit_costs.h"
 #include "harness/trial/case_units.h"
@@ -26,11 +27,6 @@ constexpr fsdp::Bytes kSharedMemory = fsdp::Bytes{2} << 30;
 constexpr fsdp::Nanos kTimeout = 120'000'000'000;
 
 double us_of(fsdp::Nanos ns) { return static_cast<double>(ns) * 1e-3; }
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // Times the operators of several steps. The steps are kept whole: the least time of each operator over steps would add
 // up to a step that never happens, since operators that share caches and memory bandwidth vary one by one.
