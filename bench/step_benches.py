@@ -12,6 +12,7 @@ import time
 
 SMALL = ["--set", "layers=4,dim=128,heads=4,kv_heads=4,ffn=352,vocab=512", "--seq", "64", "--batch", "4"]
 MEDIUM = ["--set", "layers=8,dim=256,heads=8,kv_heads=8,ffn=688,vocab=1024", "--seq", "128", "--batch", "4"]
+DEEP = ["--set", "layers=32,dim=256,heads=8,kv_heads=8,ffn=688,vocab=1024", "--seq", "128", "--batch", "2"]  # as many blocks as a 7B model
 TIMEOUT_S = 300
 
 
@@ -70,7 +71,8 @@ def shortest_step(case, wire):
     return max(compute + head + tail, network + case["optimizer_ns"])
 
 
-WIRES = {"20us,4GB/s": (20e3, 4e9), "100us,4GB/s": (100e3, 4e9), "100us,2GB/s": (100e3, 2e9), "200us,1GB/s": (200e3, 1e9), "200us,500MB/s": (200e3, 5e8)}
+WIRES = {"20us,4GB/s": (20e3, 4e9), "100us,4GB/s": (100e3, 4e9), "100us,2GB/s": (100e3, 2e9), "200us,1GB/s": (200e3, 1e9), "200us,800MB/s": (200e3, 8e8),
+         "200us,500MB/s": (200e3, 5e8)}
 
 
 def overlap_rows(what, found, cases, wires):
@@ -90,13 +92,13 @@ def overlap_rows(what, found, cases, wires):
 def overlap_cases(short, arguments):
     """name -> (arguments, wire); `arguments` makes them of the model's and the wire's name"""
     chosen = ("20us,4GB/s", "200us,1GB/s") if short else WIRES
-    return {f"{model}, {wire}": (arguments(model, wire), WIRES[wire]) for model in (("small",) if short else ("small", "medium")) for wire in chosen}
+    return {f"{model}, {wire}": (arguments(model, wire), WIRES[wire]) for model in (("small",) if short else ("small", "medium", "deep")) for wire in chosen}
 
 
 def overlap(program, short):
     """The ideal step is max(compute lane busy, network busy); what is achieved is that over the step that was traced. Two ranks on this machine."""
-    models = {"small": SMALL, "medium": MEDIUM}
-    both = overlap_cases(short, lambda model, wire: [*models[model], "--wire", wire, "--warmup", "3", "--steps", "5" if short else "10", "--repetitions", "1"])
+    models = {"small": SMALL, "medium": MEDIUM, "deep": DEEP}
+    both = overlap_cases(short, lambda model, wire: [*models[model], "--wire", wire, "--warmup", "3", "--steps", "5" if short or model == "deep" else "10", "--repetitions", "1"])
     cases = {name: c for name, (c, _) in both.items()}
     yield from overlap_rows("overlap against ideal", in_turns(program, cases, 2 if short else 5), cases, {name: w for name, (_, w) in both.items()})
 
@@ -114,8 +116,8 @@ def own_program(program, name, arguments):
 
 def own_cores(program, short):
     """Overlap as above, of one rank without a peer, whose collectives copy its own part and last as long as the wire: no other rank's computation takes its cores."""
-    shapes = {"small": "4,128,4,352,512,64,4", "medium": "8,256,8,688,1024,128,4"}
-    both = overlap_cases(short, lambda model, wire: [shapes[model], str(int(WIRES[wire][0])), str(int(WIRES[wire][1])), "5" if short else "15"])
+    shapes = {"small": "4,128,4,352,512,64,4", "medium": "8,256,8,688,1024,128,4", "deep": "32,256,8,688,1024,128,2"}
+    both = overlap_cases(short, lambda model, wire: [shapes[model], str(int(WIRES[wire][0])), str(int(WIRES[wire][1])), "5" if short or model == "deep" else "15"])
     found = {name: [] for name in both}
     for _ in range(2 if short else 5):
         for name, (arguments, _) in both.items():
@@ -136,7 +138,7 @@ def located(values):
 def tracing(program, short):
     """Steps with recording off, on, on, off in the same processes: the logarithm of traced over untraced of each such quad, and their location."""
     for name, wrap in (("small", "block"), ("small, one unit per linear layer", "class:Linear")):
-        arguments = [wrap, "10", "6" if short else "100"]
+        arguments = [wrap, "10", "6" if short else "250"]
         r = own_program(program, "tracing_cost", arguments)
         for key, what in (("step_ns", "wall"), ("cpu_ns", "CPU of both ranks")):
             logs = [sum(math.log(b[key]) * (1 if on else -1) for b, on in zip(quad, r["traced"])) / 2 for quad in r["quads"]]
