@@ -279,6 +279,16 @@ def run_rank(a):
     os._exit(0)                # Gloo's threads now and then abort an interpreter that ends; the result is on disk
 
 
+def codes_of(ranks, deadline):
+    """Of all, or as soon as one has failed, or at the deadline: None for a rank that still runs then."""
+    while True:
+        codes = [r.poll() for r in ranks]
+        late = deadline is not None and time.monotonic() > deadline
+        if late or None not in codes or any(codes):
+            return codes
+        time.sleep(0.05)
+
+
 def main():
     a = arguments()
     if a.impl == "single":
@@ -291,20 +301,16 @@ def main():
     with tempfile.TemporaryDirectory(prefix="peer_fsdp.") as folder:
         ranks = [subprocess.Popen([sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--rank", str(r), "--folder", folder], env=env, stdin=None if r == 0 else subprocess.DEVNULL)
                  for r in range(a.world)]
-        deadline = time.monotonic() + a.timeout
-        try:
-            codes = [r.wait(timeout=None if a.serve else max(0.1, deadline - time.monotonic())) for r in ranks]
-        except subprocess.TimeoutExpired:
-            codes = ["timeout"]
+        codes = codes_of(ranks, None if a.serve else time.monotonic() + a.timeout)
         for r in ranks:
             if r.poll() is None:
                 r.kill()
                 r.wait()
         if a.serve:
-            sys.exit(0 if codes == [0] * a.world else f"peer_fsdp: the ranks ended with {codes}")
+            sys.exit(0 if codes == [0] * a.world else f"peer_fsdp: the ranks ended with {codes} (None: ended by force)")
         path = os.path.join(folder, "result.json")
         if not os.path.exists(path):
-            sys.exit(f"peer_fsdp: no result; the ranks ended with {codes}")
+            sys.exit(f"peer_fsdp: no result; the ranks ended with {codes} (None: ended by force)")
         with open(path, encoding="utf-8") as f:
             result = json.load(f)
     assert all(math.isfinite(x) for x in result["losses"]), result["losses"]

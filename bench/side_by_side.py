@@ -77,8 +77,8 @@ def run(command):
 class Peer:
     """PyTorch's arm: its processes stay over all rounds, however many; each answer has to come in time."""
 
-    def __init__(self, command, answer_s=600):
-        self.command, self.answer_s = command, answer_s
+    def __init__(self, command, answer_s=600, timer=threading.Timer):
+        self.command, self.answer_s, self.timer = command, answer_s, timer
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(command + ["--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, start_new_session=True)
 
@@ -92,16 +92,27 @@ class Peer:
 
     def answer(self):
         """Of a run; the first is given after the start and the warm-up, which would disturb the other arms."""
-        limit = threading.Timer(self.answer_s, os.killpg, (self.process.pid, signal.SIGKILL))   # its ranks too
+        late = threading.Event()
+        limit = self.timer(self.answer_s, lambda: (late.set(), self.kill()))
         limit.start()
         try:
             answer = self.process.stdout.readline()
         finally:
             limit.cancel()
         if not answer:
+            try:
+                why = f"no answer within {self.answer_s} s of" if late.is_set() else f"exit {self.process.wait(timeout=30)} of"
+            except subprocess.TimeoutExpired:
+                why = "no answer, and no end, of"
+            self.kill()
             self.errors.seek(0)
-            sys.exit(f"side_by_side: no answer within {self.answer_s} s of: {' '.join(self.command)}\n{self.errors.read()[-2000:]}")
+            sys.exit(f"side_by_side: {why}: {' '.join(self.command)}\n{self.errors.read()[-2000:]}")
         return json.loads(answer)
+
+    def kill(self):
+        """Its ranks too."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def end(self):
         self.process.stdin.close()
@@ -121,6 +132,7 @@ def peer_peak(command, version):
     key = f"torch {version}, peer_fsdp.py {program}: " + " ".join(words[i] for i in kept)
     known = json.loads(PEAKS.read_text(encoding="utf-8")) if PEAKS.exists() else {}
     if key not in known:
+        known = {k: peak for k, peak in known.items() if f"peer_fsdp.py {program}: " in k}   # what another program had is of no use
         known[key] = run(command + ["--memory"])["peak_bytes"]
         PEAKS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return known[key]
@@ -129,15 +141,19 @@ def peer_peak(command, version):
 def measure(a, model, wrap, version):
     arms = commands(a, model, wrap)
     peers = {arm: Peer(command) for arm, command in arms.items() if not arm.startswith("ours")}
-    for peer in peers.values():
-        peer.answer()
     rounds = []
-    for number in range(a.rounds):
-        rounds.append({arm: peers[arm].run() if arm in peers else run(command) for arm, command in arms.items()})
-        print(f"{model}, {wrap}, round {number + 1} of {a.rounds}: " + ", ".join(f"{arm} {r['step_ns'] / 1e6:.1f} ms" for arm, r in rounds[-1].items()),
-              file=sys.stderr, flush=True)
-    for peer in peers.values():
-        peer.end()
+    try:
+        for peer in peers.values():
+            peer.answer()
+        for number in range(a.rounds):
+            rounds.append({arm: peers[arm].run() if arm in peers else run(command) for arm, command in arms.items()})
+            print(f"{model}, {wrap}, round {number + 1} of {a.rounds}: " + ", ".join(f"{arm} {r['step_ns'] / 1e6:.1f} ms" for arm, r in rounds[-1].items()),
+                  file=sys.stderr, flush=True)
+        for peer in peers.values():
+            peer.end()
+    finally:
+        for peer in peers.values():
+            peer.kill()
     rows = []
     for arm, command in arms.items():
         steps = [r[arm]["step_ns"] for r in rounds]

@@ -156,19 +156,36 @@ class Estimates(unittest.TestCase):
 
 
 class Peers(unittest.TestCase):
-    def peer(self, body, answer_s):
-        peer = side_by_side.Peer([sys.executable, "-c", body], answer_s)
+    def peer(self, body, answer_s, **options):
+        peer = side_by_side.Peer([sys.executable, "-c", body], answer_s, **options)
         self.addCleanup(peer.process.stdout.close)
         self.addCleanup(peer.errors.close)
         self.addCleanup(peer.process.stdin.close)
         return peer
 
     def test_each_answer_has_its_own_time(self):
-        peer = self.peer("import sys, time\nprint('{}', flush=True)\nfor _ in sys.stdin: time.sleep(1.5); print('{\"a\": 1}', flush=True)", answer_s=4)
+        calls = []
+
+        class Timer:
+            def __init__(self, seconds, _):
+                self.seconds = seconds
+
+            def start(self):
+                calls.append(("start", self.seconds))
+
+            def cancel(self):
+                calls.append(("cancel", self.seconds))
+        peer = self.peer("import sys\nprint('{}', flush=True)\nfor _ in sys.stdin: print('{\"a\": 1}', flush=True)", answer_s=60, timer=Timer)
         self.assertEqual(peer.answer(), {})
-        for _ in range(3):   # longer in all than one may take
+        for _ in range(3):
             self.assertEqual(peer.run(), {"a": 1})
         peer.end()
+        self.assertEqual(calls, [("start", 60), ("cancel", 60)] * 4)
+
+    def test_one_that_ends_without_an_answer_is_said_with_its_code(self):
+        peer = self.peer("import sys\nsys.exit(7)", answer_s=60)
+        with self.assertRaisesRegex(SystemExit, "exit 7 of: "):
+            peer.answer()
 
     def test_one_that_does_not_answer_in_time_is_ended_and_its_ranks_with_it(self):
         rank = "import time; time.sleep(60)"
@@ -189,6 +206,7 @@ class Peers(unittest.TestCase):
             script.write_text(body % 2)
             self.assertEqual([peak(), peak()], [2, 2])
             self.assertEqual(runs.read_text(), "xx")
+            self.assertEqual(list(json.loads(side_by_side.PEAKS.read_text()).values()), [2])
 
 
 if __name__ == "__main__":
