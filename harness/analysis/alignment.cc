@@ -189,6 +189,7 @@ Alignment align(const std::vector<int>& ranks, const std::vector<std::vector<Sig
     RankClock c = r == 0 || keep ? RankClock{} : fit(times, deltas, resolution);
     c.rank = ranks[r];
     if (r == 0 || keep) c.at = times[times.size() / 2];
+    if (keep) c.uncertainty = resolution;
     uncertainties.push_back(c.uncertainty);
     a.clocks.push_back(c);
   }

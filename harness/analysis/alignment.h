@@ -23,7 +23,7 @@ struct RankClock {
   int rank = 0;
   fsdp::Nanos offset = 0;       // subtract from the rank's time at `at` to get the first rank's
   double drift_ppm = 0;         // of the rank's clock against the first rank's
-  fsdp::Nanos uncertainty = 0;  // largest residual, at least the resolution of the stamps
+  fsdp::Nanos uncertainty = 0;  // largest residual, at least the resolution of the stamps; of the first, fitted to: 0
   fsdp::Nanos at = 0;           // first rank's time to which `offset` belongs
 };
 
@@ -53,8 +53,8 @@ struct Alignment {
 std::vector<fsdp::Nanos> waits_of_ranks(const Alignment& a);
 
 // `ranks` and `sightings` in the same order; a rank's sightings in order of begin. `resolution`: of the stamps.
-// `one_clock`: all ranks stamped with the same clock. It is kept, without uncertainty, where it shows each collective
-// on all ranks at once at some instant, however unlike the ends are.
+// `one_clock`: all ranks stamped with the same clock. It is kept, `resolution` its uncertainty, where it shows each
+// collective on all ranks at once at some instant, however unlike the ends are.
 Alignment align(const std::vector<int>& ranks, const std::vector<std::vector<Sighting>>& sightings,
                 fsdp::Nanos resolution, bool one_clock = false);
 

@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/plan/shard_layout.h"
 #include "harness/advise/machine_state.h"
 #include "harness/cli/commands.h"
 #include "harness/trace/chrome_writer.h"
+#include "harness/trial/case_units.h"
 #include "harness/trial/environment.h"
 #include "harness/trial/gpu/gpu_watch.h"
 #include "harness/trial/join.h"
@@ -97,6 +99,23 @@ std::optional<bool> predicted_to_fit(const CaseSettings& settings, const std::at
   return measured(status) ? std::optional(true) : std::nullopt;
 }
 
+namespace {
+// What `analyze` must know of the ranks and cannot see in their spans (trace/kineto_reader.h).
+void tell_ranks(TraceMetadata& metadata, const CaseRecord& r) {
+  CaseSettings c;
+  for (const auto& [name, value] : r.settings) apply_setting(c, name, value);
+  const auto hosts = r.environment.find("hosts");
+  const bool one_host = hosts == r.environment.end() || hosts->second.find(',') == std::string::npos;
+  // A GPU's times are brought to the host's clock for each rank by itself.
+  if (c.device == "virtual" || (c.device == "cpu" && one_host)) metadata["clock"] = "one";
+  std::string& regathered = metadata["regathered"];
+  const fsdp::UnitPlan plan = plan_of(c);
+  for (std::size_t u = 0; u < plan.units.size(); ++u)
+    if (fsdp::reshard_ranks(plan.units[u], c.world) > 0)
+      regathered += fmt::format("{}{}", regathered.empty() ? "" : " ", u);
+}
+}  // namespace
+
 void write_trace(const std::string& path, const CaseRecord& r) {
   std::vector<std::string> names;
   for (const UnitRecord& u : r.unit_table) names.push_back(u.name);
@@ -104,6 +123,7 @@ void write_trace(const std::string& path, const CaseRecord& r) {
   for (const char* key : {"shardscope", "git_revision", "host", "cpu", "command"}) {
     if (const auto found = r.environment.find(key); found != r.environment.end()) metadata[key] = found->second;
   }
+  tell_ranks(metadata, r);
   write_chrome_trace(path, r.spans, names, metadata);
 }
 

@@ -203,6 +203,7 @@ class Analyzer {
     }
     own_spans_.insert(own_spans_.end(), l.own.spans.begin(), l.own.spans.end());
     own_units_ = l.own.unit_names;
+    own_run_ = l.own.run;
   }
 
   // --- what to say about a file as a whole ---
@@ -287,7 +288,7 @@ class Analyzer {
   // Ranks that come late make the others wait: what is exposed then is no slow network.
   void compare_ranks() {
     std::optional<Alignment> a = out_.alignment;
-    if (options_.paths.size() == 1 && !own_spans_.empty()) a = align_own(own_spans_);
+    if (options_.paths.size() == 1 && !own_spans_.empty()) a = align_own(own_spans_, own_run_);
     const std::optional<Imbalance> i = a ? imbalance_of(*a, out_.rows) : std::nullopt;
     if (!i) return;
     out_.imbalance_pct = i->pct;
@@ -340,6 +341,7 @@ class Analyzer {
   std::vector<std::vector<Sighting>> sightings_;
   std::vector<Span> own_spans_;
   std::vector<std::string> own_units_;
+  OwnRun own_run_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 //   slice     name "AG model.layers.3 forward"; args: id, stream (lane + 1), unit, pass, step, bytes, issued (ns),
 //             waits (ids)
 //   arrow     from a collective to the span that waits for it
+//   metadata  run facts as texts; "clock" and "regathered" as kineto_reader.h reads them
 // Times are microseconds with three decimals, relative to baseTimeNanoseconds; events are ordered by time.
 #pragma once
 #include <map>

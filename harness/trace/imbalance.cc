@@ -25,6 +25,15 @@ bool has_replicas(const std::vector<Span>& spans) {
   }
   return std::any_of(scattered.begin(), scattered.end(), [&](fsdp::UnitId u) { return reduced.count(u) != 0; });
 }
+
+// Units whose gathers in backward groups of ranks may have among themselves.
+std::set<fsdp::UnitId> regathered(const std::vector<Span>& spans, const OwnRun& run) {
+  if (run.regathered) return *run.regathered;
+  std::set<fsdp::UnitId> units;
+  for (const Span& s : spans)
+    if (s.kind == fsdp::SpanKind::kAllGather && s.pass == fsdp::Pass::kForward) units.insert(s.unit);
+  return units;
+}
 }  // namespace
 
 std::optional<Imbalance> imbalance_of(const Alignment& alignment, const std::vector<RowAnalysis>& rows) {
@@ -54,7 +63,7 @@ std::string imbalance_text(const Imbalance& i) {
          (most ? "; most of the exposed communication is that: even out the ranks before the network" : "");
 }
 
-std::optional<Alignment> align_own(const std::vector<Span>& spans) {
+std::optional<Alignment> align_own(const std::vector<Span>& spans, const OwnRun& run) {
   if (has_replicas(spans)) return std::nullopt;
   Nanos first = kLatestTime, last = -kLatestTime;
   for (const Span& s : spans) {
@@ -63,10 +72,13 @@ std::optional<Alignment> align_own(const std::vector<Span>& spans) {
     last = std::max({last, s.begin, s.end});
   }
   if (first < -kLatestTime || first > kLatestTime || last > first + kLongestTrace) return std::nullopt;
+  const std::set<fsdp::UnitId> in_groups = regathered(spans, run);
   std::map<int, std::vector<Sighting>> ranks;
   for (const Span& s : spans) {
     std::vector<Sighting>& seen = ranks[s.rank];
     if (!fsdp::is_collective(s.kind) || seen.size() > kMostCollectives) continue;
+    const bool again = s.kind == fsdp::SpanKind::kAllGather && s.pass == fsdp::Pass::kBackward;
+    if (again && in_groups.contains(s.unit)) continue;
     const std::string group = std::to_string(s.unit) + " " + std::string(fsdp::name_of(s.pass));
     seen.push_back({s.begin - first, s.end - first, s.kind, group, -1});
   }
@@ -78,7 +90,7 @@ std::optional<Alignment> align_own(const std::vector<Span>& spans) {
     names.push_back(rank);
     sightings.push_back(std::move(seen));
   }
-  return align(names, sightings, 1, true);
+  return align(names, sightings, 1, run.one_clock);
 }
 
 }  // namespace harness

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <sstream>
 
 #include "fsdp/core/errors.h"
 #include "harness/trace/event_reader.h"
@@ -292,6 +293,24 @@ void read_members(const std::map<std::string, std::string>& members, TraceFacts&
                   });
 }
 
+// Of our own traces.
+OwnRun read_run(const std::map<std::string, std::string>& members) {
+  OwnRun run;
+  const auto found = members.find("metadata");
+  if (found == members.end()) return run;
+  std::string text = found->second;
+  const std::size_t size = text.size();
+  text.append(kScanPadding, '\0');
+  for_each_member(std::string_view(text).substr(0, size), [&](std::string_view key, std::string_view value) {
+    if (key == "clock") run.one_clock = unquoted(value) == "one";
+    if (key != "regathered") return;
+    run.regathered.emplace();
+    std::istringstream units{std::string(unquoted(value))};
+    for (fsdp::UnitId u; units >> u;) run.regathered->insert(u);
+  });
+  return run;
+}
+
 }  // namespace
 
 JsonTrace read_json_trace(const std::string& path) {
@@ -308,6 +327,7 @@ JsonTrace read_json_trace(const std::string& path) {
   facts.partial = facts.defects.any();
   read_members(events.members(), facts);
   if (facts.source == TraceSource::kShardscope) {
+    out.own.run = read_run(events.members());
     for (fsdp::Span& s : out.own.spans)
       s.begin += facts.base_time, s.end += facts.base_time, s.issued += facts.base_time;
   } else {

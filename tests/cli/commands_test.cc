@@ -146,6 +146,11 @@ TEST_F(CommandsTest, RunWritesTheTraceOfTheStep) {
   ASSERT_EQ(call({"run", "--steps", "2", "--trace", trace}, fake_rank()).code, 0);
   const json t = json::parse(cli_test::read_file(trace));
   EXPECT_GT(t["traceEvents"].size(), 6u);
+  EXPECT_EQ(t["metadata"]["clock"], "one");
+  EXPECT_EQ(t["metadata"]["regathered"], "");
+  const std::vector<std::string> in_groups = {"run", "--world", "4", "--reshard-after-forward", "2", "--trace", trace};
+  ASSERT_EQ(call(in_groups, fake_rank()).code, 0);
+  EXPECT_THAT(json::parse(cli_test::read_file(trace))["metadata"]["regathered"].get<std::string>(), HasSubstr("1 2"));
   EXPECT_EQ(call({"run", "--steps", "2", "--trace", "/nowhere/x.json"}, fake_rank()).code, 2);
 }
 

@@ -112,13 +112,15 @@ TEST(C32, EvenRanksHaveNone) {
   EXPECT_EQ(to_text(a).find("imbalance"), std::string::npos);
 }
 
-Span collective(int rank, fsdp::SpanKind kind, Nanos begin, Nanos end) {
+const OwnRun kOneClock{true, std::set<fsdp::UnitId>{}};
+
+Span collective(int rank, fsdp::SpanKind kind, Nanos begin, Nanos end, Pass pass = Pass::kBackward) {
   Span s;
   s.rank = rank;
   s.lane = kind == fsdp::SpanKind::kAllGather ? fsdp::Lane::kAllGather : fsdp::Lane::kReduceScatter;
   s.kind = kind;
   s.unit = 0;
-  s.pass = Pass::kBackward;
+  s.pass = pass;
   s.issued = s.begin = begin * kMillisecond;
   s.end = end * kMillisecond;
   return s;
@@ -131,9 +133,9 @@ TEST(C32, OneLateWakeDoesNotHideWhatRanksWaitEachTime) {
     spans.push_back(collective(0, fsdp::SpanKind::kAllGather, 40 * i, 40 * i + (i == 3 ? 18 : 6)));
     spans.push_back(collective(1, fsdp::SpanKind::kAllGather, 40 * i + 5, 40 * i + 6));
   }
-  const auto a = align_own(spans);
+  const auto a = align_own(spans, kOneClock);
   ASSERT_TRUE(a && a->aligned);
-  EXPECT_EQ(a->uncertainty, 0);
+  EXPECT_EQ(a->uncertainty, 2) << "a nanosecond of each rank's stamps";
   EXPECT_EQ(waits_of_ranks(*a), (std::vector<Nanos>{8 * 5 * kMillisecond, 0}));
 }
 
@@ -144,7 +146,7 @@ TEST(C32, ClocksOnWhichACollectiveWasNeverOnAllRanksAreAligned) {
     spans.push_back(collective(0, fsdp::SpanKind::kAllGather, 40 * i, 40 * i + 6));
     spans.push_back(collective(1, fsdp::SpanKind::kAllGather, 1000 + 40 * i + 5, 1000 + 40 * i + 6));
   }
-  const auto a = align_own(spans);
+  const auto a = align_own(spans, {});
   ASSERT_TRUE(a && a->aligned);
   EXPECT_EQ(a->clocks[1].offset, 1000 * kMillisecond);
   EXPECT_EQ(waits_of_ranks(*a), (std::vector<Nanos>{8 * 5 * kMillisecond, 0}));
@@ -157,9 +159,83 @@ TEST(C32, NothingIsSaidOfHybridPlans) {
     spans.push_back(collective(r, fsdp::SpanKind::kAllGather, 20 * (r / 2), 20 * (r / 2) + 6));
     spans.push_back(collective(r, fsdp::SpanKind::kReduceScatter, 50, 60));
   }
-  EXPECT_TRUE(align_own(spans).has_value());
+  EXPECT_TRUE(align_own(spans, kOneClock).has_value());
   for (int r = 0; r < 4; ++r) spans.push_back(collective(r, fsdp::SpanKind::kAllReduce, 60, 70));
-  EXPECT_FALSE(align_own(spans).has_value());
+  EXPECT_FALSE(align_own(spans, kOneClock).has_value());
+}
+
+// reshard_after_forward: 2, four ranks: in backward 0 and 1 gather among themselves, 2 and 3 for themselves 20 ms
+// later, and nobody waits for the other two.
+TEST(C32, GathersInBackwardOverGroupsAreLeftOut) {
+  std::vector<Span> spans;
+  for (int r = 0; r < 4; ++r) {
+    spans.push_back(collective(r, fsdp::SpanKind::kAllGather, r == 3 ? 5 : 0, 6, Pass::kForward));
+    spans.push_back(collective(r, fsdp::SpanKind::kAllGather, 10 + 20 * (r / 2), 16 + 20 * (r / 2)));
+    spans.push_back(collective(r, fsdp::SpanKind::kReduceScatter, 50, 60));
+  }
+  const Nanos wait = 5 * kMillisecond;
+  const std::vector<Nanos> forward = {wait, wait, wait, 0};
+  for (const bool one_clock : {true, false}) {
+    const auto told = align_own(spans, {one_clock, std::set<fsdp::UnitId>{0}});
+    ASSERT_TRUE(told && told->aligned);
+    EXPECT_EQ(told->collectives.size(), 2u);
+    EXPECT_EQ(waits_of_ranks(*told), forward);
+    EXPECT_EQ(waits_of_ranks(*align_own(spans, {one_clock, std::nullopt})), forward) << "a trace that does not say";
+  }
+}
+
+// The same without groups: all of them meet, the later two have the others wait.
+TEST(C32, GathersInBackwardOverAllRanksCountWhereTheTraceSaysThatTheyAre) {
+  std::vector<Span> spans;
+  for (int r = 0; r < 2; ++r) {
+    spans.push_back(collective(r, fsdp::SpanKind::kAllGather, 0, 6, Pass::kForward));
+    spans.push_back(collective(r, fsdp::SpanKind::kAllGather, 10 + 3 * r, 16));
+  }
+  EXPECT_EQ(waits_of_ranks(*align_own(spans, {true, std::set<fsdp::UnitId>{}})),
+            (std::vector<Nanos>{3 * kMillisecond, 0}));
+}
+
+// Clocks that disagree by less than a collective lasts: that all were in it at once does not make them one.
+TEST(C32, OnlyATraceThatSaysSoHasOneClock) {
+  std::vector<Span> spans;
+  for (int i = 0; i < 8; ++i) {
+    spans.push_back(collective(0, fsdp::SpanKind::kAllGather, 40 * i, 40 * i + 6));
+    spans.push_back(collective(1, fsdp::SpanKind::kAllGather, 40 * i + 4, 40 * i + 10));
+  }
+  EXPECT_EQ(align_own(spans, {})->clocks[1].offset, 4 * kMillisecond);
+  EXPECT_EQ(align_own(spans, kOneClock)->clocks[1].offset, 0);
+}
+
+// Rank 1 comes 4 ms late to the gathers in backward.
+TEST(C32, TheTraceSaysWhetherItsRanksShareAClockAndWhichGathersAllShare) {
+  std::vector<Span> spans;
+  for (int r = 0; r < 2; ++r) {
+    for (int i = 0; i < 4; ++i) {
+      spans.push_back(collective(r, fsdp::SpanKind::kAllGather, 20 * i, 20 * i + 4, Pass::kForward));
+      spans.push_back(collective(r, fsdp::SpanKind::kAllGather, 20 * i + 10 + 4 * r, 20 * i + 18));
+    }
+  }
+  for (std::size_t i = 0; i < spans.size(); ++i) spans[i].id = static_cast<std::uint32_t>(i + 1);
+  for (std::uint32_t i = 0; i < 16; ++i) {  // compute that waits for it: all of it is exposed
+    Span after = spans[i];
+    after.id = 17 + i, after.kind = fsdp::SpanKind::kCompute, after.lane = fsdp::Lane::kCompute;
+    after.begin = after.end, after.end += kMillisecond, after.waits = {i + 1};
+    spans.push_back(after);
+  }
+  for (int r = 0; r < 2; ++r) {
+    Span step;
+    step.id = 33 + static_cast<std::uint32_t>(r), step.rank = r, step.kind = fsdp::SpanKind::kStep;
+    step.end = 80 * kMillisecond;
+    spans.push_back(step);
+  }
+  const auto imbalance = [&](const TraceMetadata& metadata) {
+    const std::string path = temporary("told.json");
+    write_chrome_trace(path, spans, {"all"}, metadata);
+    return analyze({path}).imbalance_pct.value_or(-1);
+  };
+  EXPECT_DOUBLE_EQ(imbalance({{"clock", "one"}, {"regathered", ""}}), 10) << "four times 4 of 80 ms, of one of two";
+  EXPECT_DOUBLE_EQ(imbalance({{"clock", "one"}, {"regathered", "1 0"}}), 0);
+  EXPECT_DOUBLE_EQ(imbalance({}), 0);
 }
 
 // Traces made elsewhere, a file a rank: each waits 6 of 20 us.
