@@ -39,7 +39,7 @@ void write_compared(JsonWriter& json, const harness::ComparedCase& c, const harn
     json.field("samples_a", a.samples.size()).field("samples_b", b.samples.size());
   }
   if (!c.note.empty()) json.field("note", c.note);
-  json.field("gate_failed", c.gate_failed).end_object();
+  json.field("gate_failed", c.gate_failed).field("gate_undecided", c.gate_undecided).end_object();
 }
 
 }  // namespace
@@ -60,7 +60,9 @@ std::string compare_json(const harness::Comparison& c, const harness::Side& a, c
   write_texts(json, "notes", c.notes);
   json.key("gate");
   options.gate >= 0 ? json.value(options.gate) : json.null();
-  json.field("gate_failed", c.gate_failed).end_object();
+  json.field("gate_failed", c.gate_failed).field("gate_undecided", c.gate_undecided);
+  if (options.gate >= 0) json.field("gate_text", harness::gate_text(c));
+  json.end_object();
   return json.text();
 }
 

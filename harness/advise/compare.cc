@@ -135,6 +135,7 @@ void measure(ComparedCase& out, const Side& a, const Side& b, const CompareOptio
   out.effect =
       turns ? paired_effect(x.samples, y.samples, options.noise) : unpaired_effect(x.samples, y.samples, options.noise);
   out.gate_failed = options.gate >= 0 && gate_fails(out.effect, options.gate);
+  out.gate_undecided = options.gate >= 0 && gate_undecided(out.effect, options.gate);
 }
 
 void collect_warnings(Comparison& c, const ComparedCase& one) {
@@ -189,6 +190,7 @@ Comparison compare(const Side& a, const Side& b, const CompareOptions& options) 
     if (options.gate >= 0 && lost(a, b, one)) one.gate_failed = true;
     collect_warnings(out, one);
     out.gate_failed = out.gate_failed || one.gate_failed;
+    out.gate_undecided += one.gate_undecided ? 1 : 0;
     out.cases.push_back(std::move(one));
   }
   if (out.cases.empty()) out.unlike = likest_difference(a, b, options.allow);

@@ -25,7 +25,7 @@ struct FieldDifference {
 struct CompareOptions {
   std::set<std::string> allow;  // settings (the arms) and environment fields that may differ
   double noise = -1;            // half-width of an A/A comparison of the same case; negative: unknown (effect.h)
-  double gate = -1;             // fails when B is surely slower by more than this; negative: no gate
+  double gate = -1;             // fails when B is surely slower by more than this (effect.h); negative: no gate
 };
 
 struct ComparedCase {
@@ -35,7 +35,7 @@ struct ComparedCase {
   bool both_measured = false;  // else `note` says what became of them, and there is no effect
   std::string note;
   std::vector<FieldDifference> warnings;  // should be equal and are not
-  bool gate_failed = false;
+  bool gate_failed = false, gate_undecided = false;
 };
 
 struct Comparison {
@@ -45,11 +45,14 @@ struct Comparison {
   std::vector<FieldDifference> warnings;    // of all cases, each once
   std::vector<std::string> notes;
   bool gate_failed = false;
-  bool negative() const { return !unlike.empty() || gate_failed; }
+  std::size_t gate_undecided = 0;  // cases; a gate that cannot be decided has not passed
+  bool negative() const { return !unlike.empty() || gate_failed || gate_undecided > 0; }
 };
 
 Comparison compare(const Side& a, const Side& b, const CompareOptions& options);
 
+// "failed", "passed", or what would decide it. With a gate only.
+std::string gate_text(const Comparison& c);
 std::string comparison_text(const Comparison& c, const Side& a, const Side& b, const CompareOptions& options);
 std::string comparison_json(const Comparison& c, const Side& a, const Side& b, const CompareOptions& options);
 

@@ -57,6 +57,7 @@ ordered_json json_of(const ComparedCase& c, const Side& a, const Side& b) {
     j["note"] = c.note;
   }
   j["gate_failed"] = c.gate_failed;
+  j["gate_undecided"] = c.gate_undecided;
   return j;
 }
 
@@ -70,6 +71,14 @@ std::string counts_text(const Comparison& c) {
 }
 
 }  // namespace
+
+std::string gate_text(const Comparison& c) {
+  if (c.gate_undecided == 0) return c.gate_failed ? "failed" : "passed";
+  const bool one = c.gate_undecided == 1;
+  return fmt::format("{}not decided: {} case{} slower by more than that {} fewer than six pairs or samples; give {}",
+                     c.gate_failed ? "failed, and " : "", c.gate_undecided, one ? "" : "s", one ? "has" : "have",
+                     "repeat: {min: 6} or more, and the time that takes");
+}
 
 std::string comparison_text(const Comparison& c, const Side& a, const Side& b, const CompareOptions& options) {
   if (!c.unlike.empty()) {
@@ -89,15 +98,14 @@ std::string comparison_text(const Comparison& c, const Side& a, const Side& b, c
         s += fmt::format(", peak {} -> {}", format_bytes(*x.peak_bytes), format_bytes(*y.peak_bytes));
       if (!one.effect.interleaved) s += ", not interleaved";
     }
-    s += one.gate_failed ? "  GATE FAILED\n" : "\n";
+    s += one.gate_failed ? "  GATE FAILED\n" : one.gate_undecided ? "  GATE NOT DECIDED\n" : "\n";
   }
   s += "  " + counts_text(c) + "\n";
   for (const std::string& l : c.only_a) s += "  only in " + a.name + ": " + l + "\n";
   for (const std::string& l : c.only_b) s += "  only in " + b.name + ": " + l + "\n";
   for (const FieldDifference& d : c.warnings) s += "  warning: " + difference_text(d) + "\n";
   for (const std::string& n : c.notes) s += "  note: " + n + "\n";
-  if (options.gate >= 0)
-    s += fmt::format("  gate of {:.1f} %: {}\n", 100 * options.gate, c.gate_failed ? "failed" : "passed");
+  if (options.gate >= 0) s += fmt::format("  gate of {:.1f} %: {}\n", 100 * options.gate, gate_text(c));
   return s;
 }
 
@@ -115,6 +123,7 @@ std::string comparison_json(const Comparison& c, const Side& a, const Side& b, c
   j["notes"] = c.notes;
   j["gate"] = options.gate >= 0 ? ordered_json(options.gate) : ordered_json(nullptr);
   j["gate_failed"] = c.gate_failed;
+  j["gate_undecided"] = c.gate_undecided;
   return j.dump(2) + "\n";
 }
 

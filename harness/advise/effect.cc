@@ -78,4 +78,6 @@ bool can_be_sure(const Effect& e) { return e.verdict != Verdict::kUnknown && e.c
 
 bool gate_fails(const Effect& e, double gate) { return e.verdict == Verdict::kSlower && e.low > gate; }
 
+bool gate_undecided(const Effect& e, double gate) { return !can_be_sure(e) && e.effect > gate; }
+
 }  // namespace harness

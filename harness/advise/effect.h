@@ -36,5 +36,7 @@ bool can_be_sure(const Effect& e);
 
 // A gate of g (0.03 = 3 %) fails only when B is surely slower by more than g.
 bool gate_fails(const Effect& e, double gate);
+// B looks slower by more than g, and there are too few values for a sure verdict: neither passed nor failed.
+bool gate_undecided(const Effect& e, double gate);
 
 }  // namespace harness

@@ -90,7 +90,12 @@ void add_compare(CLI::App& app) {
   command->add_option("A", flags->a, "results directory, results.db, or a baseline file; DIR:wrap=block selects")
       ->required();
   command->add_option("B", flags->b, "the same, of the other side");
-  command->add_option("--gate", flags->gate, "ends with 1 when B is surely slower by more than this")->type_name("PCT");
+  command
+      ->add_option(
+          "--gate", flags->gate,
+          "ends with 1 when B is surely slower by more than this, or looks so and has fewer than six pairs or samples, "
+          "of which none is sure")
+      ->type_name("PCT");
   command
       ->add_option("--noise", flags->noise,
                    "half-width of an A/A comparison on this machine: what counts as the same (default 1.5% for arms in "
@@ -107,7 +112,8 @@ void add_compare(CLI::App& app) {
       "Cases match when their settings are equal. Unlike runs (machine, model, batch, steps, ...) are refused with "
       "the\n"
       "fields that differ, and end with 1. Arms of one sweep with `interleave: true` are compared pair by pair\n"
-      "(Hodges-Lehmann estimate, interval of the signed-rank test).\n\n"
+      "(Hodges-Lehmann estimate, interval of the signed-rank test). A sure verdict needs six pairs, or six samples of\n"
+      "both (repeat: {min: 6} in the spec).\n\n"
       "Examples:\n"
       "  shardscope compare out/before out/after --gate 3%\n"
       "  shardscope compare out/ab:backward_prefetch=none out/ab:backward_prefetch=pre\n"

@@ -47,7 +47,7 @@ function renderHead() {
   const counts = {};
   for (const c of data.cases) counts[verdictOf(c)] = (counts[verdictOf(c)] || 0) + 1;
   put(byId('marks'), ...Object.keys(verdicts).filter((k) => counts[k]).map((k) => badge(k, counts[k])),
-    known(data.gate) && h('span', { class: 'badge ' + (data.gate_failed ? 'status-oom' : 'status-ok') }, 'gate of ' + percent(data.gate) + (data.gate_failed ? ' failed' : ' passed')));
+    known(data.gate) && h('span', { class: 'badge ' + (data.gate_failed || data.gate_undecided ? 'status-oom' : 'status-ok') }, 'gate of ' + percent(data.gate) + ' ' + data.gate_text));
   put(byId('verdict'), h('p', { class: 'lead', dir: 'auto' }, h('b', {}, answer())), data.notes.map((n) => h('p', { class: 'muted', dir: 'auto' }, n)));
 }
 function fieldTable(rows) {
@@ -118,7 +118,7 @@ function renderCases() {
     h('tbody', {}, shownCases().map((c) => h('tr', {}, h('th', { scope: 'row', dir: 'auto', class: 'name' }, c.label), h('td', {}, badge(verdictOf(c))), number(signed(c.effect)),
       number(known(c.effect) ? signed(c.effect_low) + ' \u2013 ' + signed(c.effect_high) : none), number(known(c.step_ns_a) ? duration(c.step_ns_a) : c.status_a), number(known(c.step_ns_b) ? duration(c.step_ns_b) : c.status_b),
       number(bytes(c.peak_bytes_a)), number(bytes(c.peak_bytes_b)), number(known(c.samples_a) ? c.samples_a + ', ' + c.samples_b : none),
-      h('td', { dir: 'auto' }, [c.gate_failed && 'gate failed', c.note, c.interleaved === false && 'not interleaved'].filter(Boolean).join('; '))))))),
+      h('td', { dir: 'auto' }, [c.gate_failed && 'gate failed', c.gate_undecided && 'gate not decided', c.note, c.interleaved === false && 'not interleaved'].filter(Boolean).join('; '))))))),
   [['A', data.only_a], ['B', data.only_b]].map(([name, list]) => list.length > 0 && h('details', {}, h('summary', {}, 'Only in ' + name + ' (' + integer(list.length) + ')'), h('ul', {}, list.map((l) => h('li', { dir: 'auto' }, l))))));
 }
 function render() {
@@ -134,7 +134,7 @@ function start() {
   render();
   put(byId('differences'), data.warnings.length > 0 && [heading('differences', 'What should be equal and is not'), fieldTable(data.warnings)]);
   put(byId('dictionary'), heading('dictionary', 'Dictionary'), h('dl', { class: 'dictionary' }, [['change', 'Step time of B / step time of A \u2212 1, from the signed ranks of paired ratios, or from the two medians where the arms were not interleaved.'],
-    ['margin', 'What counts as the same: at least 1 %, or the noise of this machine.'], ...Object.values(verdicts).map(([k, , v]) => [k, v]), ['gate', 'Fails only when B is surely slower by more than this, or was not measured where A was.']].map(([k, v]) => h('div', {}, h('dt', {}, k), h('dd', {}, v)))));
+    ['margin', 'What counts as the same: at least 1 %, or the noise of this machine.'], ...Object.values(verdicts).map(([k, , v]) => [k, v]), ['gate', 'Fails only when B is surely slower by more than this, or was not measured where A was. Not decided where B looks slower by more and fewer than six pairs or samples are there: that does not pass either.']].map(([k, v]) => h('div', {}, h('dt', {}, k), h('dd', {}, v)))));
   put(byId('footer'), 'Made by shardscope from the two results alone. Nothing in this page loads anything from anywhere.');
   let width = innerWidth;
   addEventListener('resize', later(() => { if (innerWidth !== width) { width = innerWidth; renderEffects(); } }, 120));

@@ -66,6 +66,28 @@ TEST(Compare, AGateFailsOnASureSlowdownBeyondItAndOnACaseThatNoLongerRuns) {
   EXPECT_EQ(lost.cases.at(0).note, "ok against oom");
 }
 
+TEST(Compare, AGateIsNotPassedWhereTooFewSamplesLookSlower) {
+  CompareOptions options;
+  options.gate = 0.03;
+  const Side a = side("a", {made({{"wrap", "root"}}, 1'000'000, 5), made({{"wrap", "block"}}, 1'000'000, 5)});
+  const auto against = [&](Nanos root, Nanos block, int samples = 5) {
+    const Side b = side("b", {made({{"wrap", "root"}}, root, samples), made({{"wrap", "block"}}, block, samples)});
+    const Comparison c = compare(a, b, options);
+    return std::pair(c.negative(), comparison_text(c, a, b, options));
+  };
+  const auto [negative, text] = against(1'000'000, 1'500'000);
+  EXPECT_TRUE(negative);
+  EXPECT_THAT(text, HasSubstr("gate of 3.0 %: not decided: 1 case slower by more than that has fewer than six pairs or "
+                              "samples; give repeat: {min: 6}"));
+  EXPECT_THAT(text, HasSubstr("GATE NOT DECIDED"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("passed")));
+  EXPECT_THAT(against(1'500'000, 1'500'000).second, HasSubstr("not decided: 2 cases slower by more than that have"));
+  EXPECT_FALSE(against(1'020'000, 900'000).first) << "nothing looks slower by more";
+  EXPECT_TRUE(against(1'000'000, 1'500'000, 2).first) << "unknown";
+  options.gate = -1;
+  EXPECT_FALSE(against(1'000'000, 1'500'000).first) << "no gate";
+}
+
 TEST(Compare, UnlikeRunsAreRefusedWithTheFieldsAndWithoutANumber) {
   const Side a = side("a", {made({{"batch", "1"}}, 1'000'000)});
   const Comparison batch = compare(a, side("b", {made({{"batch", "2"}}, 2'000'000)}), {});

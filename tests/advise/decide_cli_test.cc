@@ -28,7 +28,7 @@ class DecideTest : public testing::Test {
   void TearDown() override { fs::remove_all(dir_); }
 
   // A results directory with three wraps, every step time times `factor`.
-  std::string results(const std::string& name, double factor, const std::string& batch = "1") {
+  std::string results(const std::string& name, double factor, const std::string& batch = "1", int samples = 9) {
     const std::string path = dir_ + "/" + name;
     harness::Store store = harness::Store::open_for_writing(path);
     harness::SweepRecord sweep;
@@ -46,7 +46,8 @@ class DecideTest : public testing::Test {
       r.settings = harness::all_settings(c);
       r.axes = {{"wrap", wrap}};
       r.status = harness::Status::kOk;
-      for (int i = -4; i <= 4; ++i) r.samples.push_back(static_cast<fsdp::Nanos>(step * factor * (1 + i / 1000.)));
+      for (int i = -(samples / 2); i <= samples / 2; ++i)
+        r.samples.push_back(static_cast<fsdp::Nanos>(step * factor * (1 + i / 1000.)));
       const harness::SampleSummary s = harness::summarize(r.samples);
       r.step_ns = s.median, r.step_ci_low_ns = s.ci_low, r.step_ci_high_ns = s.ci_high, r.ci_coverage = s.coverage;
       r.peak_bytes = std::string(wrap) == "root" ? 30'000'000 : 20'000'000;
@@ -117,6 +118,17 @@ TEST_F(DecideTest, CompareGivesVerdictsAndTheGateDecidesTheExitCode) {
   EXPECT_EQ(j["comparability"], "comparable");
   EXPECT_EQ(j["gate_failed"], true);
   EXPECT_EQ(j["cases"][1]["verdict"], "slower");
+}
+
+TEST_F(DecideTest, AGateOfTooFewSamplesEndsAsAFailedOneAndSaysWhatWouldDecideIt) {
+  const std::string a = results("a", 1, "1", 5), b = results("b", 1.5, "1", 5);
+  const Called c = call({"compare", a, b, "--gate", "3%"});
+  EXPECT_EQ(c.code, 1);
+  EXPECT_THAT(c.out, HasSubstr("not decided: 3 cases slower by more than that have fewer than six pairs or samples"));
+  EXPECT_EQ(json::parse(call({"compare", a, b, "--gate", "3%", "--json"}).out)["gate_undecided"], 3);
+  EXPECT_EQ(call({"compare", a, b}).code, 0);
+  EXPECT_EQ(call({"compare", b, a, "--gate", "3%"}).code, 0) << "faster";
+  EXPECT_THAT(call({"compare", "--help"}).out, HasSubstr("six pairs or samples"));
 }
 
 TEST_F(DecideTest, CompareWritesAPageAndEndsAsWithoutOne) {

@@ -40,6 +40,7 @@ TEST(Effect, AGateFailsOnlyOnASureSlowdownBeyondIt) {
 
 TEST(Effect, FewPairsGiveNoSureVerdictHoweverClearTheyLook) {
   using V = std::vector<fsdp::Nanos>;
+  EXPECT_TRUE(gate_undecided(unpaired_effect(V(2, 100'000), V(2, 150'000), -1), 0.03)) << "unknown";
   for (std::size_t n = 3; n <= 8; ++n) {
     const Verdict slower = n >= 6 ? Verdict::kSlower : Verdict::kAmbiguous;
     const Verdict same = n >= 6 ? Verdict::kSame : Verdict::kAmbiguous;
@@ -49,6 +50,8 @@ TEST(Effect, FewPairsGiveNoSureVerdictHoweverClearTheyLook) {
       };
       EXPECT_EQ(effect(150'000).verdict, slower) << n;
       EXPECT_EQ(gate_fails(effect(150'000), 0.03), n >= 6) << n;
+      EXPECT_EQ(gate_undecided(effect(150'000), 0.03), n < 6) << "it does not pass: " << n;
+      EXPECT_FALSE(gate_undecided(effect(102'000), 0.03)) << n;
       EXPECT_EQ(effect(100'000).verdict, same) << n;
       EXPECT_EQ(can_be_sure(effect(100'000)), n >= 6) << n;
     }

@@ -36,6 +36,20 @@ TEST(ComparePage, HoldsWhatTheComparisonFound) {
   EXPECT_TRUE(page["unlike"].empty());
 }
 
+TEST(ComparePage, AGateThatCannotBeDecidedHasNotPassed) {
+  const auto a = side("before", 10);
+  auto b = side("after", 15);
+  b.cases[3].samples.resize(5);
+  harness::CompareOptions options;
+  options.gate = 0.03;
+  const json page = json::parse(reports::compare_json(harness::compare(a, b, options), a, b, options));
+  EXPECT_EQ(page["cases"][3]["gate_undecided"], true);
+  EXPECT_EQ(page["cases"][0]["gate_undecided"], false);
+  EXPECT_EQ(page["gate_undecided"], 1);
+  EXPECT_EQ(page["gate_failed"], false);
+  EXPECT_EQ(page["gate_text"].get<std::string>().substr(0, 11), "not decided");
+}
+
 TEST(ComparePage, OfUnlikeRunsGivesTheFieldsAndNoNumber) {
   const auto a = side("before", 10);
   auto b = side("after", 13);
