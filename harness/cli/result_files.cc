@@ -12,6 +12,10 @@
 
 namespace harness::cli {
 
+namespace {
+constexpr const char* kUnfinished = ".part";
+}
+
 reports::ReportInput read_results(const std::string& directory) {
   Store store = Store::open(directory);
   reports::ReportInput input;
@@ -21,15 +25,17 @@ reports::ReportInput read_results(const std::string& directory) {
 }
 
 void check_writable(const std::string& option, const std::string& path) {
-  const bool there = std::filesystem::exists(path);
-  if (!std::ofstream(path, std::ios::app))
-    throw fsdp::ConfigError(
-        fmt::format("[{}] {} cannot be written; name a file in a directory that exists", option, path));
-  if (!there) std::filesystem::remove(path);
+  const std::string unfinished = path + kUnfinished;
+  std::error_code error;
+  const bool there = std::filesystem::exists(unfinished, error);
+  if (std::filesystem::is_directory(path, error) || !std::ofstream(unfinished, std::ios::app))
+    throw fsdp::ConfigError(fmt::format(
+        "[{}] {} cannot be written; name a file in a directory that exists and can be written to", option, path));
+  if (!there) std::filesystem::remove(unfinished, error);
 }
 
 void write_file(const std::string& path, const std::string& text) {
-  const std::string unfinished = path + ".part";
+  const std::string unfinished = path + kUnfinished;
   std::ofstream out(unfinished, std::ios::binary);
   out << text;
   out.close();

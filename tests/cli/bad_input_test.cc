@@ -149,12 +149,31 @@ TEST(BadInput, ARankThatFollowsDoesNotCheckWhatItWillNotWrite) {
   EXPECT_EQ(c.err.find("--trace"), std::string::npos) << c.err;
 }
 
+// A file is written beside its name first: that it can be written itself does not help.
+TEST(BadInput, WhatCannotBeWrittenBesideAFileIsSaidBeforeTheRun) {
+  const std::string dir = cli_test::fresh_directory("beside");
+  for (const char* name : {"/costs.yaml", "/t.json"}) {
+    std::filesystem::create_directories(dir + name + ".part");
+    cli_test::write_file(dir + name, "old");
+  }
+  expect_one_sentence(call({"calibrate", "-o", dir + "/costs.yaml"}, {{"SHARDSCOPE_RANK", "/bin/false"}}), 2,
+                      "[-o] " + dir + "/costs.yaml cannot be written", "calibrate");
+  expect_one_sentence(call({"run", "--trace", dir + "/t.json"}, cli_test::fake_rank()), 2,
+                      "[--trace] " + dir + "/t.json cannot be written", "run");
+  for (const char* name : {"/costs.yaml", "/t.json"}) {
+    EXPECT_TRUE(std::filesystem::is_directory(dir + name + ".part"));
+    EXPECT_EQ(cli_test::read_file(dir + name), "old");
+  }
+  std::filesystem::remove_all(dir);
+}
+
 TEST(BadInput, ACalibrationThatFailsLeavesNoFile) {
   const std::string file = testing::TempDir() + "shardscope_costs.yaml";
   std::filesystem::remove(file);
   expect_one_sentence(call({"calibrate", "-o", file}, {{"SHARDSCOPE_RANK", "/bin/false"}}), 3, "ended without a result",
                       "no costs");
   EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_FALSE(std::filesystem::exists(file + ".part"));
   expect_one_sentence(call({"calibrate", "-o", "/nowhere/costs.yaml"}), 2, "[-o] /nowhere/costs.yaml", "at once");
 }
 
