@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "fsdp/core/memory_meter.h"
 #include "harness/sweep/text.h"
@@ -22,6 +23,7 @@ class Run {
       auto axes = point;
       axes.emplace_back(what_.setting, value);
       cases_.push_back(make_case(spec, axes));
+      if (hooks.checked) cases_.back() = hooks.checked(std::move(cases_.back()));
     }
     if (numeric(what_.values))
       for (const std::string& v : what_.values) numbers_.push_back(static_cast<double>(*whole_number(v)));

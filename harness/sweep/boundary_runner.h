@@ -17,6 +17,8 @@ struct BoundaryHooks {
   // The same for a check: the record says what the rule had expected (environment "boundary_check").
   std::function<std::optional<CaseRecord>(const SweepCase&, const std::string& expected)> run_check;
   std::function<void(const SweepCase&, const std::string& reason)> skip;  // stores a skipped row
+  // The case with what this sweep has against running it; may be empty.
+  std::function<SweepCase(SweepCase)> checked;
   // Index of the largest value that a prediction (the virtual world, say) expects to fit; may be empty.
   std::function<std::optional<int>(const std::vector<SweepCase>&)> predict;
 };

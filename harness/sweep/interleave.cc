@@ -16,11 +16,10 @@ std::vector<fsdp::Nanos> samples_of(const std::vector<CaseRecord>& rounds) {
   return all;
 }
 
-// Of case `i` among those that run: by its ratio to the first of them, or alone.
+// Of case `i` among those that run, by its ratio to the first of them.
 RepeatStop stop_of(const RepeatPolicy& p, const std::vector<std::vector<CaseRecord>>& rounds, std::size_t first,
-                   std::size_t i, bool alone, fsdp::Nanos spent) {
+                   std::size_t i, fsdp::Nanos spent) {
   const std::vector<fsdp::Nanos> samples = samples_of(rounds[i]);
-  if (alone) return repeat_decision(p, samples, spent);
   const int n = static_cast<int>(samples.size());
   if (n >= p.max) return RepeatStop::kMax;
   if (i == first) return n >= p.min ? RepeatStop::kNarrow : RepeatStop::kContinue;
@@ -73,21 +72,26 @@ void keep_whole_rounds(std::vector<std::vector<CaseRecord>>& rounds) {
 }
 }  // namespace
 
-bool run_interleaved(std::size_t cases, const RepeatPolicy& policy, bool trace, const RunRound& run,
-                     const CaseDone& done, std::vector<std::vector<CaseRecord>> rounds, const RoundDone& round_done) {
+bool run_interleaved(std::size_t cases, const RepeatPolicy& policy, double alone_relative_ci, bool trace,
+                     const RunRound& run, const CaseDone& done, std::vector<std::vector<CaseRecord>> rounds,
+                     const RoundDone& round_done) {
   rounds.resize(cases);
   keep_whole_rounds(rounds);
   std::set<std::size_t> running;
   for (std::size_t i = 0; i < cases; ++i) running.insert(i);
   RepeatPolicy whole = policy;
   whole.time = policy.time * static_cast<fsdp::Nanos>(std::max<std::size_t>(1, cases));
+  RepeatPolicy alone = whole;
+  alone.relative_ci = alone_relative_ci;
   const fsdp::Nanos begin = fsdp::steady_now();
   std::string stopped_by = "max";
   const auto more = [&] {
     bool go_on = running.empty() || rounds[*running.begin()].empty();
     for (const std::size_t i : running) {
       if (rounds[i].empty()) break;
-      const RepeatStop s = stop_of(whole, rounds, *running.begin(), i, running.size() == 1, fsdp::steady_now() - begin);
+      const fsdp::Nanos spent = fsdp::steady_now() - begin;
+      const RepeatStop s = running.size() == 1 ? repeat_decision(alone, samples_of(rounds[i]), spent)
+                                               : stop_of(whole, rounds, *running.begin(), i, spent);
       go_on = go_on || s == RepeatStop::kContinue;
       stopped_by = stop_name(s);
       if (s == RepeatStop::kTime || s == RepeatStop::kMax) return false;

@@ -23,14 +23,14 @@ using RoundDone = std::function<void(std::size_t index, std::size_t round, const
 
 // `rounds`: what an earlier call has measured of each case, in order; empty, or one list for each case. A round that
 // not all cases have is begun anew: its arms would not have been taken in turns. Rounds go on until what is to be
-// compared is known well enough: the interval of each case's ratio to the first one (of a case alone: of its step) has
-// a half-width of at most `relative_ci`; or `max` rounds, or the time of the policy, times the cases, is spent in this
-// call; at least `min`. The width alone decides, not where the interval lies, so that looking after each round hardly
-// makes equal arms look different. A difference of twice that half-width is found in about 99 % of sweeps that ended
-// so. A case that ends badly leaves the turns with that record. False: interrupted; nothing of the unfinished cases is
-// told to `done`.
-bool run_interleaved(std::size_t cases, const RepeatPolicy& policy, bool trace, const RunRound& run,
-                     const CaseDone& done, std::vector<std::vector<CaseRecord>> rounds = {},
+// compared is known well enough: the interval of each case's ratio to the first one has a half-width of at most
+// `relative_ci` (of a case alone: of its step, `alone_relative_ci`); or `max` rounds, or the time of the policy, times
+// the cases, is spent in this call; at least `min`. The width alone decides, not where the interval lies, so that
+// looking after each round hardly makes equal arms look different. With the default, half the margin of `same`, a
+// difference of twice the margin is found nearly always. A case that ends badly leaves the turns with that record.
+// False: interrupted; nothing of the unfinished cases is told to `done`.
+bool run_interleaved(std::size_t cases, const RepeatPolicy& policy, double alone_relative_ci, bool trace,
+                     const RunRound& run, const CaseDone& done, std::vector<std::vector<CaseRecord>> rounds = {},
                      const RoundDone& round_done = {});
 
 // The record of all rounds: the first one's, with a sample of every round and the numbers that follow from them.

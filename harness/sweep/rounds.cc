@@ -25,13 +25,20 @@ std::string line_of(const std::string& id, std::size_t round, const CaseRecord& 
                      undisturbed(r.samples), fmt::join(r.samples, " "));
 }
 
-// Without the head; whole lines but for their last newline.
+// Without the head; whole lines but for their last newline. None where there is no table.
 std::vector<std::string> lines_of(const fs::path& table) {
   std::vector<std::string> lines;
+  std::error_code error;
+  const bool absent = fs::status(table, error).type() == fs::file_type::not_found;
+  if (absent) return lines;
   std::ifstream in(table);
+  const bool opened = in.is_open();
   for (std::string line; std::getline(in, line);)
     if (line != kHead) lines.push_back(line);
-  return lines;
+  if (opened && !in.bad()) return lines;
+  throw fsdp::ConfigError(fmt::format(
+      "[{}] is there and cannot be read, so that its rounds would be lost; make it readable, or move it away",
+      table.string()));
 }
 
 // Under its name only when it is whole.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -102,14 +103,15 @@ void identify(CaseRecord& r, const SweepCase& c, std::int64_t started) {
   if (r.finished_at == 0) r.finished_at = fsdp::wall_seconds();
 }
 
-SweepProgress begin_progress(Store& store, const std::vector<SweepCase>& cases, std::set<std::string>& finished) {
+SweepProgress begin_progress(Store& store, const std::vector<SweepCase>& cases,
+                             std::map<std::string, Status>& finished) {
   SweepProgress progress;
   progress.total = cases.size();
   std::set<std::string> wanted;
   for (const SweepCase& c : cases) wanted.insert(c.id);
   for (const auto& [id, status] : store.statuses()) {
     if (!wanted.count(id)) continue;
-    finished.insert(id);
+    finished.emplace(id, status);
     ++progress.by_status[status];
   }
   progress.finished = progress.resumed = finished.size();
@@ -158,7 +160,7 @@ class Sweeping {
     std::vector<std::vector<CaseRecord>> before;
     for (const SweepCase* c : missing) before.push_back(kept.read(c->id));
     outcome.interrupted = !run_interleaved(
-        missing.size(), spec_.repeat, spec_.trace, round,
+        missing.size(), spec_.repeat, spec_.round.alone_relative_ci, spec_.trace, round,
         [&](std::size_t i, CaseRecord r) { keep(*missing[i], std::move(r), started); }, std::move(before),
         [&](std::size_t i, std::size_t n, const CaseRecord& r) { kept.write(missing[i]->id, n, r); });
     if (outcome.interrupted) return;
@@ -168,10 +170,9 @@ class Sweeping {
   void boundaries(const std::vector<SweepCase>& points) {
     BoundaryHooks hooks;
     hooks.stored = [&](const SweepCase& c) { return stored(c); };
-    hooks.run = [&](const SweepCase& c) { return run(checked(c, options_)); };
-    hooks.run_check = [&](const SweepCase& c, const std::string& expected) {
-      return run(checked(c, options_), expected);
-    };
+    hooks.checked = [&](SweepCase c) { return checked(std::move(c), options_); };
+    hooks.run = [&](const SweepCase& c) { return run(c); };
+    hooks.run_check = [&](const SweepCase& c, const std::string& expected) { return run(c, expected); };
     hooks.skip = [&](const SweepCase& c, const std::string& reason) { skip(c, reason); };
     if (options_.fits) hooks.predict = [&](const std::vector<SweepCase>& line) { return predicted(line); };
     for (const SweepCase& point : points) {
@@ -211,7 +212,7 @@ class Sweeping {
       return std::nullopt;
     }
     if (!expected.empty()) r->environment[kBoundaryCheckKey] = expected;
-    if (!predicted_.empty()) r->environment[kBoundaryPredictedKey] = predicted_;
+    if (!predicted_.empty() && runnable(c)) r->environment[kBoundaryPredictedKey] = predicted_;
     return keep(c, std::move(*r), started);
   }
 
@@ -219,11 +220,20 @@ class Sweeping {
     SweepProgress& progress = outcome.progress;
     identify(r, c, started);
     store_.write_case(r);
-    ++progress.finished;
-    ++progress.by_status[r.status];
+    count(r);
     if (runnable(c)) ++progress.ran;
     if (hooks_.after_case) hooks_.after_case(progress, c, r);
     return r;
+  }
+
+  // A case once, with its latest status: a search runs cases again of which an earlier call has left a skipped row.
+  void count(const CaseRecord& r) {
+    SweepProgress& p = outcome.progress;
+    const auto [known, fresh] = finished_.emplace(r.id, r.status);
+    p.finished += fresh ? 1 : 0;
+    if (!fresh && --p.by_status[known->second] == 0) p.by_status.erase(known->second);
+    known->second = r.status;
+    ++p.by_status[r.status];
   }
 
   // Several at once, kept in order. False: interrupted.
@@ -265,8 +275,7 @@ class Sweeping {
     r.reason = reason;
     identify(r, c, fsdp::wall_seconds());
     store_.write_case(r);
-    ++outcome.progress.finished;
-    ++outcome.progress.by_status[r.status];
+    count(r);
   }
 
   std::optional<CaseRecord> stored(const SweepCase& c) {
@@ -280,8 +289,8 @@ class Sweeping {
   const RunCase& run_;
   const SweepHooks& hooks_;
   Store& store_;
-  std::set<std::string> finished_;
-  std::string predicted_;  // of the boundary that is searched; empty: nothing
+  std::map<std::string, Status> finished_;  // cases of the spec that have a row
+  std::string predicted_;                   // of the boundary that is searched; empty: nothing
 };
 
 }  // namespace

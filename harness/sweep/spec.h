@@ -18,6 +18,8 @@ struct RoundSpec {
   int repetitions = 20;  // of `steps` steps each, fewer when they take longer than `time`
   fsdp::Nanos time = 2'000'000'000;
   bool pin = true;  // the ranks of a CPU case keep to cores of their own (trial/rank_cores.h)
+  // Of the step of a case with no other beside it, which has no ratio; what the spec says as relative_ci, if it does.
+  double alone_relative_ci = 0.02;
 };
 
 struct SweepSpec {
@@ -30,7 +32,8 @@ struct SweepSpec {
   CaseSettings base;
   std::vector<Axis> axes;
   std::vector<Exclusion> exclude;
-  // relative_ci: 2 %; with interleave kPairedMargin / 2 unless the spec says it, so that equal arms can be called that.
+  // relative_ci: 2 %; with interleave, of ratios, kPairedMargin / 2 unless the spec says it, so that equal arms can be
+  // called that.
   RepeatPolicy repeat{6, 30, 0.02, 30'000'000'000};
   std::optional<BoundarySpec> boundary;
   bool interleave = false;  // fresh processes for every sample, the cases in turns (harness/sweep/interleave.h)

@@ -45,6 +45,7 @@ class SpecReader {
     if (axes) read_axes(*axes);
     if (exclude) read_exclude(*exclude);
     if (boundary) read_boundary(*boundary);
+    if (said_relative_ci_) spec_.round.alone_relative_ci = spec_.repeat.relative_ci;
     if (spec_.interleave && !said_relative_ci_) spec_.repeat.relative_ci = kPairedMargin / 2;
     return std::move(spec_);
   }

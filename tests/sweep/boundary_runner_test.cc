@@ -12,6 +12,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "fsdp/core/errors.h"
 #include "harness/sweep/interleave.h"
 #include "harness/sweep/runner.h"
 #include "harness/sweep/text.h"
@@ -226,6 +227,26 @@ TEST_F(BoundaryRunnerTest, AnInterruptedSweepInTurnsGoesOnWithItsRounds) {
   EXPECT_FALSE(fs::exists(fs::path(options_.directory) / "rounds"));
 }
 
+// A step that scatters by 1 %: known to 2 % at once, to 0.75 % never.
+TEST_F(BoundaryRunnerTest, ACaseAloneIsKnownToTwoPercentUnlessTheSpecSaysOtherwise) {
+  const auto rounds = [&](const std::string& ci) {
+    fs::remove_all(options_.directory);
+    int trials = 0;
+    run_sweep(parse_spec("axes: {batch: [1, 2]}\ninterleave: true\nrepeat: {min: 8, max: 12" + ci + "}\n", "s.yaml"),
+              options_, [&](const CaseSettings& c, const CasePlan&) {
+                CaseRecord r;
+                r.status = c.batch == 2 ? Status::kOom : Status::kOk;
+                r.samples = {trials++ % 2 == 0 ? 9'900 : 10'100};
+                r.step_ns = r.samples[0];
+                return r;
+              });
+    return rows().at("batch=1").samples.size();
+  };
+  EXPECT_EQ(rounds(""), 8u);
+  EXPECT_EQ(rounds(", relative_ci: 2%"), 8u);
+  EXPECT_EQ(rounds(", relative_ci: 0.75%"), 12u);
+}
+
 class RoundsTableTest : public BoundaryRunnerTest {
  protected:
   // Batch 2 runs out of memory in its second round.
@@ -307,6 +328,22 @@ TEST_F(RoundsTableTest, ASweepStoppedAfterItWroteTheTableDoesNotWriteTwice) {
   EXPECT_FALSE(kept());
 }
 
+TEST_F(RoundsTableTest, ATableThatCannotBeReadIsNotReplaced) {
+  sweep_stopped_after_the_last_case();
+  fs::create_symlink("/proc/self/mem", table_);  // opens, and no byte of it can be read
+  try {
+    sweep();
+    FAIL() << "it was taken for absent";
+  } catch (const fsdp::ConfigError& e) {
+    EXPECT_THAT(e.what(), testing::AllOf(HasSubstr("rounds.csv] "), HasSubstr("cannot be read")));
+  }
+  EXPECT_TRUE(fs::is_symlink(table_));
+  EXPECT_TRUE(kept());
+  fs::remove(table_);
+  sweep();
+  EXPECT_EQ(table(), whole_);
+}
+
 TEST_F(RoundsTableTest, CasesOfAnEarlierSweepStayInIt) {
   sweep();
   options_.extend = true;
@@ -348,6 +385,49 @@ TEST_F(BoundaryRunnerTest, WithoutAnAnswerThereIsNoPrediction) {
   run_sweep(parse_spec(kSpec, "s.yaml"), options_, fake());
   EXPECT_EQ(rows().at("forward_prefetch=0, batch=40").environment.count("boundary_predicted"), 0u);
   EXPECT_EQ(rows().at("forward_prefetch=0, batch=41").status, Status::kOom);
+}
+
+class RefusedCasesTest : public BoundaryRunnerTest {
+ protected:
+  SweepProgress sweep() { return run_sweep(parse_spec(kRefused, "s.yaml"), options_, fake()).progress; }
+  std::map<Status, std::size_t> statuses() {
+    std::map<Status, std::size_t> out;
+    for (const auto& [axes, r] : rows()) ++out[r.status];
+    return out;
+  }
+  void SetUp() override {
+    BoundaryRunnerTest::SetUp();
+    options_.check = [](const CaseSettings& c) {
+      if (c.world > 2) throw fsdp::EnvironmentError("[world] too many");
+    };
+  }
+  static constexpr const char* kRefused =
+      "base: {memory_budget: 3000B}\naxes: {world: [2, 4]}\nboundary: {setting: seq, from: 1, to: 2}\n";
+};
+
+TEST_F(RefusedCasesTest, AreNotPredictedAndCountOnceHoweverOftenTheSweepIsStarted) {
+  options_.fits = [](const CaseSettings& c) {
+    EXPECT_EQ(c.world, 2);
+    return true;
+  };
+  for (int call = 0; call < 2; ++call) {
+    const SweepProgress p = sweep();
+    EXPECT_EQ(p.finished, 4u);
+    EXPECT_EQ(p.total, 4u);
+    EXPECT_EQ(p.by_status, statuses());
+    for (const auto& [axes, r] : rows())
+      EXPECT_EQ(r.environment.count("boundary_predicted") > 0, measured(r.status)) << axes;
+  }
+}
+
+TEST_F(RefusedCasesTest, CountAsWhatTheyAreOnceTheyRun) {
+  sweep();
+  const std::size_t refused = statuses()[Status::kSkipped];
+  options_.check = nullptr;
+  const SweepProgress p = sweep();
+  EXPECT_EQ(p.finished, 4u);
+  EXPECT_EQ(p.by_status, statuses());
+  EXPECT_LT(statuses()[Status::kSkipped], refused);
 }
 
 TEST(LargestThatFits, IsFoundByHalvingForEveryEdge) {
