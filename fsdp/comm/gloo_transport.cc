@@ -238,6 +238,8 @@ void GlooTransport::fail(const CollectiveCall* call, const std::string& why) {
   if (given_up()) throw CommError("[gloo] " + rendezvous_.get(key("gave up")));
   // Everybody who is stuck says in what, and gives the others a while to say the same.
   const auto stuck = [this](int r) { return key("stuck/" + std::to_string(r)); };
+  const bool late = why.find("imed out") != std::string::npos || why.find("imeout") != std::string::npos;
+  if (late) rendezvous_.set(key("late"), name(rank_));
   rendezvous_.set(stuck(rank_), mine);
   const Nanos until = steady_now() + std::clamp(timeout_ / 2, 100 * kMillisecond, 2000 * kMillisecond);
   std::string missing;
@@ -251,8 +253,8 @@ void GlooTransport::fail(const CollectiveCall* call, const std::string& why) {
     }
   }
   if (given_up()) throw CommError("[gloo] " + rendezvous_.get(key("gave up")));
-  const bool late = why.find("imed out") != std::string::npos || why.find("imeout") != std::string::npos;
-  if (!late)
+  // Gloo closes the connections of a rank whose wait is over: to one that waits as long, that is a lost peer.
+  if (!late && !rendezvous_.has(key("late")))
     throw CommError("[gloo] " + name(rank_) + " lost a peer in " + mine + ": " + why + "; look at the other ranks");
   throw TimeoutError("[gloo] " + name(rank_) + " waited " + seconds(timeout_) + " in " + mine + ": " +
                      (missing.empty() ? std::string("somebody") : missing) +
