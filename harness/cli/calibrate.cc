@@ -8,8 +8,8 @@
 
 #include "fsdp/core/errors.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/result_files.h"
 #include "harness/cost/hardware.h"
+#include "harness/store/whole_file.h"
 #include "harness/sweep/text.h"
 #include "harness/trial/environment.h"
 #include "harness/trial/trial.h"

@@ -9,8 +9,8 @@
 
 #include "fsdp/core/errors.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/result_files.h"
 #include "harness/store/store.h"
+#include "harness/store/whole_file.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/spec.h"
 #include "harness/sweep/text.h"
@@ -113,7 +113,7 @@ void add_compare(CLI::App& app) {
       "the\n"
       "fields that differ, and end with 1. Arms of one sweep with `interleave: true` are compared pair by pair\n"
       "(Hodges-Lehmann estimate, interval of the signed-rank test). A sure verdict needs six pairs, or six samples of\n"
-      "both (repeat: {min: 6} in the spec).\n\n"
+      "both (repeat: {min: 6} in the spec); predictions are compared as they are.\n\n"
       "Examples:\n"
       "  shardscope compare out/before out/after --gate 3%\n"
       "  shardscope compare out/ab:backward_prefetch=none out/ab:backward_prefetch=pre\n"

@@ -15,8 +15,8 @@
 
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
-#include "harness/cli/result_files.h"
 #include "harness/store/store.h"
+#include "harness/store/whole_file.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/text.h"
 

@@ -6,6 +6,7 @@
 #include "fsdp/core/errors.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/result_files.h"
+#include "harness/store/whole_file.h"
 #include "harness/sweep/settings.h"
 #include "reports/csv.h"
 #include "reports/html.h"

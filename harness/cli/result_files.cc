@@ -1,20 +1,8 @@
 #include "harness/cli/result_files.h"
 
-#include <fmt/format.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-
-#include "fsdp/core/errors.h"
 #include "harness/store/store.h"
 
 namespace harness::cli {
-
-namespace {
-constexpr const char* kUnfinished = ".part";
-}
 
 reports::ReportInput read_results(const std::string& directory) {
   Store store = Store::open(directory);
@@ -22,30 +10,6 @@ reports::ReportInput read_results(const std::string& directory) {
   input.sweep = store.read_sweep();
   input.cases = store.read_cases(Store::Detail::kAll);
   return input;
-}
-
-void check_writable(const std::string& option, const std::string& path) {
-  const std::string unfinished = path + kUnfinished;
-  std::error_code error;
-  const bool there = std::filesystem::exists(unfinished, error);
-  if (std::filesystem::is_directory(path, error) || !std::ofstream(unfinished, std::ios::app))
-    throw fsdp::ConfigError(fmt::format(
-        "[{}] {} cannot be written; name a file in a directory that exists and can be written to", option, path));
-  if (!there) std::filesystem::remove(unfinished, error);
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  const std::string unfinished = path + kUnfinished;
-  std::ofstream out(unfinished, std::ios::binary);
-  out << text;
-  out.close();
-  std::error_code error;
-  if (out) std::filesystem::rename(unfinished, path, error);
-  if (!out || error) {
-    const std::string why = error ? error.message() : std::strerror(errno);
-    std::filesystem::remove(unfinished, error);
-    throw fsdp::ConfigError(fmt::format("[{}] cannot be written: {}; give a path in a directory that can", path, why));
-  }
 }
 
 }  // namespace harness::cli

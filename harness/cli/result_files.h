@@ -1,4 +1,4 @@
-// The files of a result directory that are made from results.db, and other files that commands write.
+// The files of a result directory that are made from results.db.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,10 +9,5 @@ namespace harness::cli {
 
 // Throws fsdp::ConfigError naming the directory.
 reports::ReportInput read_results(const std::string& directory);
-// Before a long run, for what is written after it, beside `path` first, by write_file or write_trace: throws
-// fsdp::ConfigError naming `option` where that could not be done. Leaves no file that was not there.
-void check_writable(const std::string& option, const std::string& path);
-// Writes `text` beside `path` and moves it there, so that a reader never sees half a file. Throws fsdp::ConfigError.
-void write_file(const std::string& path, const std::string& text);
 
 }  // namespace harness::cli

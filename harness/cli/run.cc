@@ -7,9 +7,9 @@
 #include "harness/cli/case_text.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/interrupt.h"
-#include "harness/cli/result_files.h"
 #include "harness/cli/setting_flags.h"
 #include "harness/cli/trials.h"
+#include "harness/store/whole_file.h"
 
 namespace harness::cli {
 namespace {

@@ -14,6 +14,7 @@
 #include "harness/cli/progress_line.h"
 #include "harness/cli/result_files.h"
 #include "harness/cli/trials.h"
+#include "harness/store/whole_file.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/text.h"
 #include "harness/trial/environment.h"

@@ -8,6 +8,7 @@
 
 #include "fsdp/core/errors.h"
 #include "harness/analysis/statistics.h"
+#include "harness/store/whole_file.h"
 
 namespace harness {
 namespace {
@@ -39,22 +40,6 @@ std::vector<std::string> lines_of(const fs::path& table) {
   throw fsdp::ConfigError(fmt::format(
       "[{}] is there and cannot be read, so that its rounds would be lost; make it readable, or move it away",
       table.string()));
-}
-
-// Under its name only when it is whole.
-void write_lines(const fs::path& table, const std::vector<std::string>& lines) {
-  const fs::path unfinished = table.string() + ".unfinished";
-  std::error_code error;
-  {
-    std::ofstream out(unfinished);
-    out << kHead << '\n';
-    for (const std::string& line : lines) out << line << '\n';
-    out.close();
-    if (out) fs::rename(unfinished, table, error);
-    if (out && !error) return;
-  }
-  fs::remove(unfinished, error);
-  throw fsdp::ConfigError(fmt::format("[{}] cannot be written; free space, or give another directory", table.string()));
 }
 
 fs::path place_of(const std::string& directory) { return fs::path(directory) / "rounds"; }
@@ -94,7 +79,7 @@ void RoundsKept::move_to_table() {
     const std::vector<CaseRecord> rounds = read(id);
     for (std::size_t i = 0; i < rounds.size(); ++i) lines.push_back(line_of(id, i, rounds[i]));
   }
-  if (!cases_.empty()) write_lines(table, lines);
+  if (!cases_.empty()) write_file(table.string(), fmt::format("{}\n{}\n", kHead, fmt::join(lines, "\n")));
   store_.reset();
   fs::remove_all(directory_);
 }
