@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "fsdp/core/errors.h"
+#include "harness/analysis/statistics.h"
 #include "harness/sweep/settings.h"
 #include "harness/sweep/text.h"
 
@@ -122,6 +123,13 @@ std::map<std::string, std::size_t> by_key(const Side& side, const std::set<std::
   return out;
 }
 
+// `one_sweep`: rounds of the two may have been taken in turns.
+Effect effect_of(const CaseRecord& x, const CaseRecord& y, bool one_sweep, double noise) {
+  if (x.predicted && y.predicted) return predicted_effect(summarize(x.samples).median, summarize(y.samples).median);
+  const bool turns = one_sweep && x.environment.count("interleaved") && y.environment.count("interleaved");
+  return turns ? paired_effect(x.samples, y.samples, noise) : unpaired_effect(x.samples, y.samples, noise);
+}
+
 void measure(ComparedCase& out, const Side& a, const Side& b, const CompareOptions& options) {
   const CaseRecord &x = a.cases[out.a], &y = b.cases[out.b];
   out.both_measured = measured(x.status) && measured(y.status) && !x.samples.empty() && !y.samples.empty();
@@ -130,10 +138,7 @@ void measure(ComparedCase& out, const Side& a, const Side& b, const CompareOptio
                                     : fmt::format("{} against {}", name_of(x.status), name_of(y.status));
     return;
   }
-  const bool turns = x.environment.count("interleaved") && y.environment.count("interleaved") && !a.origin.empty() &&
-                     a.origin == b.origin;
-  out.effect =
-      turns ? paired_effect(x.samples, y.samples, options.noise) : unpaired_effect(x.samples, y.samples, options.noise);
+  out.effect = effect_of(x, y, !a.origin.empty() && a.origin == b.origin, options.noise);
   out.gate_failed = options.gate >= 0 && gate_fails(out.effect, options.gate);
   out.gate_undecided = options.gate >= 0 && gate_undecided(out.effect, options.gate);
 }
@@ -159,7 +164,7 @@ void note_chance(Comparison& c) {
     ++judged;
     by_chance += 1 - one.effect.coverage;
   }
-  if (judged > 20)
+  if (judged > 20 && by_chance > 0)
     c.notes.push_back(fmt::format("{} cases: {:.0f} of them, at most, are expected to look different by chance", judged,
                                   std::ceil(by_chance)));
 }

@@ -74,6 +74,15 @@ Effect unpaired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp
   return e;
 }
 
+Effect predicted_effect(fsdp::Nanos a, fsdp::Nanos b) {
+  Effect e;
+  if (a > 0) e.effect = e.low = e.high = static_cast<double>(b) / static_cast<double>(a) - 1;
+  e.coverage = 1;
+  e.margin = kLeastMargin;
+  e.verdict = std::abs(e.effect) < e.margin ? Verdict::kSame : e.effect > 0 ? Verdict::kSlower : Verdict::kFaster;
+  return e;
+}
+
 bool can_be_sure(const Effect& e) { return e.verdict != Verdict::kUnknown && e.coverage >= kLeastCoverage; }
 
 bool gate_fails(const Effect& e, double gate) { return e.verdict == Verdict::kSlower && e.low > gate; }

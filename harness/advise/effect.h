@@ -31,6 +31,9 @@ Effect paired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp::
 // Stored results of two runs: [low_b / high_a, high_b / low_a] of their medians' intervals.
 Effect unpaired_effect(const std::vector<fsdp::Nanos>& a, const std::vector<fsdp::Nanos>& b, double noise_floor);
 
+// Two predictions of the same case and hardware: nothing about them is noise.
+Effect predicted_effect(fsdp::Nanos a, fsdp::Nanos b);
+
 // Whether there are enough values for one of the sure verdicts.
 bool can_be_sure(const Effect& e);
 

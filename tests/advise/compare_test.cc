@@ -198,6 +198,31 @@ TEST(Compare, ManyCasesSayHowManyFalseDifferencesToExpect) {
 }
 
 // Predictions have one sample each: nothing is called different there, so nothing by chance.
+// One value each, and no noise: a gate on predictions is decided.
+TEST(Compare, PredictionsHaveASureVerdictWithoutRepetitions) {
+  CompareOptions options;
+  options.gate = 0.03;
+  const auto predicted = [](Nanos step) {
+    std::vector<CaseRecord> cases;
+    for (int i = 1; i <= 40; ++i) {
+      cases.push_back(made({{"batch", std::to_string(i)}}, step, 1));
+      cases.back().predicted = true;
+    }
+    return side("s", std::move(cases));
+  };
+  const auto against = [&](Nanos step) { return compare(predicted(1'000'000), predicted(step), options); };
+  const Comparison slower = against(1'031'000), a_little = against(1'029'000), same = against(1'009'000);
+  EXPECT_EQ(slower.cases[0].effect.verdict, Verdict::kSlower);
+  EXPECT_NEAR(slower.cases[0].effect.low, 0.031, 1e-9);
+  EXPECT_TRUE(slower.gate_failed);
+  EXPECT_EQ(slower.gate_undecided, 0u);
+  EXPECT_EQ(a_little.cases[0].effect.verdict, Verdict::kSlower);
+  EXPECT_FALSE(a_little.negative());
+  EXPECT_EQ(same.cases[0].effect.verdict, Verdict::kSame);
+  EXPECT_EQ(against(980'000).cases[0].effect.verdict, Verdict::kFaster);
+  EXPECT_TRUE(same.notes.empty());
+}
+
 TEST(Compare, CasesWithoutASureVerdictAreExpectedToLookLikeNothing) {
   std::vector<CaseRecord> cases;
   for (int i = 1; i <= 40; ++i) {
