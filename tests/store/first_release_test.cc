@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "harness/store/store.h"
+#include "tests/testing/test_data.h"
 
 namespace harness {
 namespace {
@@ -18,7 +19,8 @@ class FirstReleaseDatabase : public testing::Test {
     directory_ = testing::TempDir() + "first_release_" + std::to_string(::getpid()) + "_" +
                  testing::UnitTest::GetInstance()->current_test_info()->name();
     fs::create_directories(directory_);
-    fs::copy_file(fs::path(SHARDSCOPE_TEST_DATA) / "store" / "schema_1.db", fs::path(directory_) / "results.db");
+    fs::copy_file(fs::path(testing_support::test_data()) / "store" / "schema_1.db",
+                  fs::path(directory_) / "results.db");
   }
   void TearDown() override { fs::remove_all(directory_); }
   std::string directory_;

@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "harness/trace/analyze.h"
+#include "tests/testing/test_data.h"
 
 namespace harness::testing {
 
-inline std::string data(const std::string& name) { return std::string(SHARDSCOPE_TEST_DATA) + "/traces/" + name; }
+inline std::string data(const std::string& name) { return testing_support::test_data() + "/traces/" + name; }
 
 inline std::string temporary(const std::string& name) {
   return ::testing::TempDir() + "shardscope-" + std::to_string(getpid()) + "-" + name;

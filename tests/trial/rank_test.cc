@@ -13,6 +13,7 @@
 
 #include "fsdp/core/clock.h"
 #include "harness/trial/trial.h"
+#include "tests/testing/test_data.h"
 
 namespace harness {
 namespace {
@@ -26,7 +27,7 @@ struct Golden {
 };
 
 Golden golden(const std::string& name) {
-  std::ifstream in(std::string(SHARDSCOPE_TEST_DATA) + "/goldens/" + name + ".json");
+  std::ifstream in(testing_support::test_data() + "/goldens/" + name + ".json");
   const nlohmann::json j = nlohmann::json::parse(in);
   Golden g;
   const auto flags = j.at("shardscope_flags").get<std::vector<std::string>>();

@@ -8,6 +8,7 @@
 #include "fsdp/plan/wrap_policy.h"
 #include "harness/workload/trainer.h"
 #include "tests/module/ranks.h"
+#include "tests/testing/test_data.h"
 
 namespace harness {
 namespace {
@@ -21,7 +22,7 @@ struct Golden {
 };
 
 Golden load(const std::string& name) {
-  std::ifstream file(std::string(SHARDSCOPE_TEST_DATA) + "/goldens/" + name + ".json");
+  std::ifstream file(testing_support::test_data() + "/goldens/" + name + ".json");
   const auto json = nlohmann::json::parse(file);
   std::map<std::string, std::string> flags;
   const auto& f = json.at("shardscope_flags");

@@ -10,6 +10,7 @@
 #include "fsdp/plan/wrap_policy.h"
 #include "harness/workload/trainer.h"
 #include "tests/module/ranks.h"
+#include "tests/testing/test_data.h"
 
 namespace harness {
 namespace {
@@ -19,7 +20,7 @@ using nlohmann::json;
 class HuggingFace : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    reference_ = json::parse(std::ifstream(std::string(SHARDSCOPE_TEST_DATA) + "/models/" + GetParam() + ".json"));
+    reference_ = json::parse(std::ifstream(testing_support::test_data() + "/models/" + GetParam() + ".json"));
     model_ = resolve_model(reference_.at("model"), reference_.at("set"));
     model_.seq = reference_.at("seq");
   }

@@ -9,6 +9,7 @@
 
 #include "fsdp/core/errors.h"
 #include "harness/workload/model_fields.h"
+#include "tests/testing/test_data.h"
 
 namespace harness {
 namespace {
@@ -19,7 +20,7 @@ using testing::HasSubstr;
 const std::vector<std::string> kFiles = {"llama", "mistral", "qwen2", "qwen3", "gpt_neox", "gpt2", "t5", "t5_v1_1"};
 
 json reference(const std::string& name) {
-  return json::parse(std::ifstream(std::string(SHARDSCOPE_TEST_DATA) + "/models/" + name + ".json"));
+  return json::parse(std::ifstream(testing_support::test_data() + "/models/" + name + ".json"));
 }
 std::string fields_of(const ModelSettings& m) {
   std::string out;

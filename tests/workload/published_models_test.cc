@@ -9,6 +9,7 @@
 #include "fsdp/plan/wrap_policy.h"
 #include "fsdp/schedule/scripted_step.h"
 #include "harness/workload/model_settings.h"
+#include "tests/testing/test_data.h"
 
 namespace harness {
 namespace {
@@ -24,7 +25,7 @@ std::vector<std::string> cells_of(const std::string& line) {
 }
 
 std::vector<Row> facts() {
-  std::ifstream in(std::string(SHARDSCOPE_TEST_DATA) + "/published/model_facts.csv");
+  std::ifstream in(testing_support::test_data() + "/published/model_facts.csv");
   std::string line;
   std::getline(in, line);
   const auto names = cells_of(line);
