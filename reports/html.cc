@@ -1,27 +1,14 @@
 #include "reports/html.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
+#include "fsdp/core/escape.h"
 #include "reports/page_template.h"
 #include "reports/web_assets.h"
 
 namespace reports {
 namespace {
-
-bool plain_word(const std::string& s) {
-  return !s.empty() && std::all_of(s.begin(), s.end(), [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("_-./:,=@%+").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-}
-
-std::string shell_quoted(const std::string& s) {
-  if (plain_word(s)) return s;
-  std::string out = "'";
-  for (const char c : s) c == '\'' ? out += "'\\''" : out += c;
-  return out + "'";
-}
 
 void add_answer(std::string& out, const Answer& a) {
   out += a.question + "\n  " + plain(a.sentence) + "\n";
@@ -52,7 +39,7 @@ std::string rerun_command(const harness::CaseRecord& c, const std::map<std::stri
     if (value.empty() || (standard != defaults.end() && standard->second == value)) continue;
     std::string flag = name;
     std::replace(flag.begin(), flag.end(), '_', '-');
-    out += " --" + shell_quoted(flag) + " " + shell_quoted(value);
+    out += " --" + fsdp::shell_quoted(flag) + " " + fsdp::shell_quoted(value);
   }
   return out;
 }

@@ -4,36 +4,17 @@
 
 #include <cmath>
 
+#include "fsdp/core/utf8.h"
+
 namespace reports {
 namespace {
 
-struct CodePoint {
-  char32_t value = 0;
-  int length = 0;  // bytes; 0: not UTF-8
-};
-
-// Strict: no overlong forms, no surrogates, nothing above U+10FFFF.
-CodePoint decode(std::string_view s, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
-  const unsigned char first = byte(at);
-  if (first < 0x80) return {first, 1};
-  const int length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 0;
-  if (length == 0 || first > 0xf4 || at + static_cast<std::size_t>(length) > s.size()) return {};
-  char32_t value = first & (0xff >> (length + 1));
-  for (int i = 1; i < length; ++i) {
-    const unsigned char next = byte(at + static_cast<std::size_t>(i));
-    if ((next & 0xc0) != 0x80) return {};
-    value = (value << 6) | (next & 0x3f);
-  }
-  const char32_t smallest = length == 4 ? 0x10000 : length == 3 ? 0x800 : 0x80;
-  if (value < smallest || value > 0x10ffff || (value >= 0xd800 && value <= 0xdfff)) return {};
-  return {value, length};
+// Marks, embeddings, overrides and isolates would reorder the text around them.
+bool turns_direction(char32_t c) {
+  return c == 0x061c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
-// Embeddings, overrides and isolates would reorder the text around them.
-bool turns_direction(char32_t c) { return (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069); }
-
-void append_code_point(std::string& out, std::string_view s, std::size_t at, CodePoint p) {
+void append_code_point(std::string& out, std::string_view s, std::size_t at, fsdp::CodePoint p) {
   if (p.length == 0 || turns_direction(p.value)) {
     out += "\\ufffd";
   } else if (p.value == '"' || p.value == '\\') {
@@ -53,7 +34,7 @@ void append_string(std::string& out, std::string_view s, std::size_t limit) {
   out += '"';
   std::size_t at = 0;
   while (at < s.size()) {
-    const CodePoint p = decode(s, at);
+    const fsdp::CodePoint p = fsdp::code_point_at(s, at);
     const auto step = static_cast<std::size_t>(p.length == 0 ? 1 : p.length);
     if (at + step > limit) {
       out += fmt::format("… ({} bytes in all)", s.size());

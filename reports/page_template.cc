@@ -3,33 +3,11 @@
 #include <utility>
 #include <vector>
 
+#include "fsdp/core/escape.h"
 #include "reports/web_assets.h"
 
 namespace reports {
 namespace {
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 // Each mark is looked for in the template only, never in what was put in.
 std::string filled(std::string_view page, const std::vector<std::pair<std::string_view, std::string_view>>& parts) {
@@ -48,8 +26,9 @@ std::string filled(std::string_view page, const std::vector<std::pair<std::strin
 
 std::string filled_page(std::string_view page, const std::string& title, const std::string& data,
                         std::string_view script) {
-  return filled(page,
-                {{"{{title}}", escaped(title)}, {"{{style}}", kStyleCss}, {"{{data}}", data}, {"{{script}}", script}});
+  return filled(
+      page,
+      {{"{{title}}", fsdp::html_text(title)}, {"{{style}}", kStyleCss}, {"{{data}}", data}, {"{{script}}", script}});
 }
 
 }  // namespace reports

@@ -1,6 +1,7 @@
 #include "reports/policies.h"
 
 #include "fsdp/core/errors.h"
+#include "fsdp/core/escape.h"
 #include "harness/advise/recommend.h"
 #include "harness/advise/snippet.h"
 #include "reports/json_writer.h"
@@ -13,7 +14,8 @@ constexpr std::size_t kPolicyLimit = 40'000;
 
 std::string fsdp1_text(const harness::Policy& policy) {
   const auto obstacle = harness::fsdp1_obstacle(policy);
-  return obstacle ? "# FSDP1 cannot hold these units: " + *obstacle : harness::fsdp1_snippet(policy);
+  return obstacle ? fsdp::python_comment("FSDP1 cannot hold these units: " + *obstacle)
+                  : harness::fsdp1_snippet(policy);
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ std::string comparison_json(const Comparison& c, const Side& a, const Side& b, c
   j["gate"] = options.gate >= 0 ? ordered_json(options.gate) : ordered_json(nullptr);
   j["gate_failed"] = c.gate_failed;
   j["gate_undecided"] = c.gate_undecided;
-  return j.dump(2) + "\n";
+  return j.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 std::string baseline_json(const Side& side) {
@@ -156,7 +156,7 @@ std::string baseline_json(const Side& side) {
                       {"created_at", side.sweep.created_at},
                       {"environment", environment},
                       {"cases", cases}}
-             .dump(1) +
+             .dump(1, ' ', false, ordered_json::error_handler_t::replace) +
          "\n";
 }
 

@@ -87,7 +87,8 @@ std::string recommendations_json(const std::vector<Recommendation>& all, const s
     }
     out.push_back(std::move(j));
   }
-  return ordered_json{{"recommendations", out}}.dump(2) + "\n";
+  return ordered_json{{"recommendations", out}}.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace harness

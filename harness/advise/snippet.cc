@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "fsdp/core/escape.h"
 #include "fsdp/plan/wrap_policy.h"
 
 namespace harness {
@@ -31,6 +32,10 @@ namespace {
 
 constexpr std::size_t kLongestPeriod = 4;
 constexpr std::size_t kLeastRepeats = 3;
+constexpr std::size_t kMostDigits = 9;  // of a number that is counted on
+
+// A comment of one line.
+std::string python_line(const std::string& text) { return fsdp::python_comment(fsdp::one_line(text)); }
 
 // A unit's names with their whole-number components relative to the first one.
 struct Template {
@@ -52,14 +57,15 @@ Template template_of(const ListedUnit& unit) {
       const std::size_t dot = std::min(name.find('.', from), name.size());
       const std::string part = name.substr(from, dot - from);
       if (!out.empty()) out += ".";
-      const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+      const bool number =
+          !part.empty() && part.size() <= kMostDigits && part.find_first_not_of("0123456789") == std::string::npos;
       if (number && !replaced) {
         const long n = std::stol(part);
         if (t.base < 0) t.base = n;
         out += n == t.base ? "{i}" : fmt::format("{{i + {}}}", n - t.base);
         replaced = true;
       } else {
-        out += part;
+        out += fsdp::python_format_text(part);
       }
       from = dot + 1;
     }
@@ -69,9 +75,16 @@ Template template_of(const ListedUnit& unit) {
   return t;
 }
 
-std::string quoted_names(const std::vector<std::string>& names, const char* prefix) {
+std::string name_list(const std::vector<std::string>& names) {
   std::string out;
-  for (const std::string& n : names) out += fmt::format("{}{}\"{}\"", out.empty() ? "" : ", ", prefix, n);
+  for (const std::string& n : names) out += (out.empty() ? "" : ", ") + fsdp::python_string(n);
+  return "[" + out + "]";
+}
+
+// Of bodies of f-strings.
+std::string pattern_list(const std::vector<std::string>& patterns) {
+  std::string out;
+  for (const std::string& p : patterns) out += (out.empty() ? "f\"" : ", f\"") + p + "\"";
   return "[" + out + "]";
 }
 
@@ -109,7 +122,7 @@ std::vector<std::string> list_units(const std::vector<ListedUnit>& units) {
   for (std::size_t at = 0; at < units.size();) {
     const Repeat r = repeat_at(t, at);
     if (r.count == 1) {
-      lines.push_back(fmt::format("({}, {}),", quoted_names(units[at].names, ""), units[at].options));
+      lines.push_back(fmt::format("({}, {}),", name_list(units[at].names), units[at].options));
       ++at;
       continue;
     }
@@ -117,11 +130,11 @@ std::vector<std::string> list_units(const std::vector<ListedUnit>& units) {
     const std::string range =
         r.stride == 1 ? fmt::format("range({}, {})", base, end) : fmt::format("range({}, {}, {})", base, end, r.stride);
     if (r.period == 1) {
-      lines.push_back(fmt::format("*(({}, {}) for i in {}),", quoted_names(t[at].names, "f"), t[at].options, range));
+      lines.push_back(fmt::format("*(({}, {}) for i in {}),", pattern_list(t[at].names), t[at].options, range));
     } else {
       lines.push_back(fmt::format("*(unit for i in {} for unit in [", range));
       for (std::size_t k = 0; k < r.period; ++k)
-        lines.push_back(fmt::format("    ({}, {}),", quoted_names(t[at + k].names, "f"), t[at + k].options));
+        lines.push_back(fmt::format("    ({}, {}),", pattern_list(t[at + k].names), t[at + k].options));
       lines.push_back("]),");
     }
     at += r.period * r.count;
@@ -162,11 +175,11 @@ std::string torch_dtype(fsdp::Dtype d) { return d == fsdp::Dtype::kBFloat16 ? "t
 
 std::string header(const Policy& policy, const std::string& what, const std::vector<std::string>& notes) {
   const CaseSettings& c = policy.settings;
-  std::string out =
-      fmt::format("# {} found by shardscope: case {}\n# model {}{}, {} ranks, wrap {}, strategy {}: {} units\n", what,
-                  case_id(c), model_name(c.model), c.set.empty() ? "" : " (" + c.set + ")", c.world, c.wrap, c.strategy,
-                  policy.plan.units.size());
-  for (const std::string& n : notes) out += "# Note: " + n + "\n";
+  const std::string of_model = model_name(c.model) + (c.set.empty() ? "" : " (" + c.set + ")");
+  std::string out = python_line(fmt::format("{} found by shardscope: case {}", what, case_id(c))) +
+                    python_line(fmt::format("model {}, {} ranks, wrap {}, strategy {}: {} units", of_model, c.world,
+                                            c.wrap, c.strategy, policy.plan.units.size()));
+  for (const std::string& n : notes) out += python_line("Note: " + n);
   return out;
 }
 

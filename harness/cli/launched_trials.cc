@@ -15,6 +15,7 @@
 
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
+#include "fsdp/core/escape.h"
 #include "harness/store/store.h"
 #include "harness/store/whole_file.h"
 #include "harness/sweep/quantities.h"
@@ -27,12 +28,6 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr fsdp::Nanos kPoll = 20'000'000, kStartUp = 60'000'000'000, kGrace = 10'000'000'000;
-
-std::string yaml_quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("''") : std::string(1, c);
-  return out + "'";
-}
 
 std::string this_program() { return fs::read_symlink("/proc/self/exe").string(); }
 
@@ -152,7 +147,7 @@ std::string one_case_spec(const CaseSettings& settings, const CasePlan& plan) {
   std::string spec = "name: step\nbase:\n";
   const CaseSettings defaults;
   for (const auto& [name, value] : all_settings(settings))
-    if (value != setting_text(defaults, name)) spec += fmt::format("  {}: {}\n", name, yaml_quoted(value));
+    if (value != setting_text(defaults, name)) spec += fmt::format("  {}: {}\n", name, fsdp::yaml_string(value));
   if (spec.back() == '\n' && spec.rfind("base:\n") == spec.size() - 6)
     spec += "  world: " + std::to_string(settings.world) + "\n";
   spec += fmt::format("repeat: {{min: {}, max: {}, relative_ci: '{}%', time: {}}}\n", plan.repeat.min, plan.repeat.max,

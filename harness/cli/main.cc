@@ -9,6 +9,7 @@
 #include "fsdp/core/errors.h"
 #include "harness/cli/command_words.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/safe_output.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/text.h"
 #include "harness/trial/environment.h"
@@ -140,6 +141,7 @@ std::string command_words() { return words; }
 }  // namespace harness::cli
 
 int main(int argc, char** argv) {
+  const harness::cli::SafeOutput out(std::cout), err(std::cerr);
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a failed write, not a death without words
   return harness::cli::shardscope(argc, argv);
 }

@@ -112,7 +112,7 @@ std::string plan_json(const CaseSettings& c, const PlanView& view) {
     with["cause"] = view.with_activations_cause;
   }
   out["notes"] = view.notes;
-  return out.dump(2) + "\n";
+  return out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace harness::cli

@@ -6,6 +6,9 @@
 
 #include <iostream>
 
+#include "fsdp/core/escape.h"
+#include "fsdp/core/utf8.h"
+#include "harness/cli/safe_output.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/text.h"
 
@@ -55,14 +58,14 @@ ProgressLine::ProgressLine() : terminal_(::isatty(STDERR_FILENO) == 1) {
 ProgressLine::~ProgressLine() { clear(); }
 
 void ProgressLine::clear() {
-  if (shown_) std::cerr << "\r\033[K" << std::flush;
+  if (shown_) write_control(std::cerr, "\r\033[K");
   shown_ = false;
 }
 
 void ProgressLine::begin_case(const SweepProgress& p, const SweepCase& c) {
   if (!terminal_) return;
   clear();
-  std::cerr << running_line(p, c).substr(0, width_ - 1) << std::flush;
+  std::cerr << fsdp::utf8_prefix(fsdp::one_line(running_line(p, c)), width_ - 1) << std::flush;
   shown_ = true;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/core/escape.h"
 #include "harness/advise/findings.h"
 #include "harness/cli/commands.h"
 #include "harness/store/store.h"
@@ -21,21 +22,10 @@ struct RecommendFlags {
   std::string directory, memory, margin = "5%", format = "fsdp2";
 };
 
-std::string commented(const std::string& text) {
-  std::string out;
-  std::size_t from = 0;
-  while (from < text.size()) {
-    const std::size_t end = std::min(text.find('\n', from), text.size());
-    out += "# " + text.substr(from, end - from) + "\n";
-    from = end + 1;
-  }
-  return out;
-}
-
 // The whole output is Python: what was found is in comments, the policy below them.
 void print_python(const std::vector<Recommendation>& all, const std::vector<CaseRecord>& cases, bool fsdp1) {
   for (const Recommendation& r : all) {
-    std::cout << commented(recommendation_text(r, cases));
+    std::cout << fsdp::python_comment(recommendation_text(r, cases));
     if (!r.best) continue;
     const Policy policy = policy_of(settings_of(cases[r.best->index]));
     std::cout << "\n" << (fsdp1 ? fsdp1_snippet(policy) : fsdp2_snippet(policy)) << "\n";
@@ -50,7 +40,7 @@ void print_findings(const SweepRecord& sweep, const std::vector<CaseRecord>& cas
     text += fmt::format("{}: {} (confidence {})\n", name_of(findings[i].kind), findings[i].text,
                         name_of(findings[i].confidence));
   if (findings.size() > n) text += fmt::format("and {} more findings in the report\n", findings.size() - n);
-  if (!text.empty()) std::cout << commented("What else the sweep shows:\n" + text);
+  if (!text.empty()) std::cout << fsdp::python_comment("What else the sweep shows:\n" + text);
 }
 
 void recommend_command(const RecommendFlags& flags) {

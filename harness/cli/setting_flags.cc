@@ -1,7 +1,12 @@
 #include "harness/cli/setting_flags.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+
+#include "fsdp/core/errors.h"
+#include "fsdp/core/utf8.h"
 
 namespace harness::cli {
 namespace {
@@ -42,7 +47,11 @@ CaseSettings SettingFlags::settings() const {
   CaseSettings c;
   for (const SettingInfo& info : setting_table()) {
     const auto given = given_.find(info.name);
-    if (given != given_.end() && !given->second.empty()) apply_setting(c, info.name, given->second);
+    if (given == given_.end() || given->second.empty()) continue;
+    if (!fsdp::is_utf8(given->second))
+      throw fsdp::ConfigError(fmt::format("[{}] \"{}\" is not UTF-8, as settings are kept; give the file another name",
+                                          flag_of(info.name), given->second));
+    apply_setting(c, info.name, given->second);
   }
   return c;
 }

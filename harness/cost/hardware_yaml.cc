@@ -1,6 +1,7 @@
 // Hardware as YAML, as load_hardware reads it back.
 #include <fmt/format.h>
 
+#include "fsdp/core/escape.h"
 #include "harness/cost/hardware.h"
 
 namespace harness {
@@ -16,27 +17,17 @@ std::string curves(const std::string& key, const std::vector<CollectiveCurve>& l
   return out;
 }
 
-// In double quotes, as YAML and JSON have them.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c == '\n' ? ' ' : c;
-  }
-  return out + "\"";
-}
-
 }  // namespace
 
 std::string to_yaml(const Hardware& h) {
-  std::string out = fmt::format("version: {}\nname: {}\nkind: {}\nsource: {}\n", kHardwareVersion, quoted(h.name),
-                                h.gpu ? "gpu" : "cpu", quoted(h.source));
+  std::string out = fmt::format("version: {}\nname: {}\nkind: {}\nsource: {}\n", kHardwareVersion,
+                                fsdp::yaml_string(h.name), h.gpu ? "gpu" : "cpu", fsdp::yaml_string(h.source));
   out += fmt::format("peak_tflops: {{bf16: {}, fp32: {}}}\n", h.peak_bf16_tflops, h.peak_fp32_tflops);
   out += fmt::format(
       "memory: {{usable_gib: {}, context_gib: {}, communicator_gib: {}, workspace_gib: {}, caching_allocator: {}, "
       "cache_mib: {}}}\n",
       h.usable_gib, h.context_gib, h.communicator_gib, h.workspace_gib, h.caching_allocator, h.cache_mib);
-  out += fmt::format("node: {{devices: {}, network: {}}}\nops:\n", h.node_devices, quoted(h.network));
+  out += fmt::format("node: {{devices: {}, network: {}}}\nops:\n", h.node_devices, fsdp::yaml_string(h.network));
   for (const auto& [name, c] : h.ops) {
     out += fmt::format("  {}: {{t0_us: {}, tflops: {}, gb_s: {}, p: {}, traffic: {}, cold_gb_s: {}}}\n", name, c.t0_us,
                        c.tflops, c.gb_s, c.p, c.traffic, c.cold_gb_s);
@@ -49,8 +40,8 @@ std::string to_yaml(const Hardware& h) {
       fmt::format("device: {{gemm_efficiency: {}, unit_pass_us: {}, optimizer_us: {}, step_us: {}, contention: {}}}\n",
                   h.gemm_efficiency, h.unit_pass_us, h.optimizer_us, h.step_us, h.contention);
   if (h.expected_error > 0) {
-    out +=
-        fmt::format("expected_error: {{median: {}, source: {}}}\n", h.expected_error, quoted(h.expected_error_source));
+    out += fmt::format("expected_error: {{median: {}, source: {}}}\n", h.expected_error,
+                       fsdp::yaml_string(h.expected_error_source));
   }
   out += "assumed: [";
   for (std::size_t i = 0; i < h.assumed.size(); ++i) out += (i ? ", " : "") + h.assumed[i];

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/core/utf8.h"
 #include "harness/analysis/signed_rank.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/spec.h"
@@ -357,6 +358,8 @@ SweepSpec read_spec(const std::string& path) {
     throw fsdp::ConfigError(fmt::format("[{}] is empty; give a sweep spec with base and axes", path));
   if (text.find('\0') != std::string::npos)
     throw fsdp::ConfigError(fmt::format("[{}] is not text; give a sweep spec in YAML", path));
+  if (!fsdp::is_utf8(text))
+    throw fsdp::ConfigError(fmt::format("[{}] is not UTF-8; save it so, and name files that it names so too", path));
   return parse_spec(text, path);
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <string_view>
 
 #include "harness/workload/model_settings.h"
 
@@ -38,16 +37,6 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
-}
-
-std::string shell_quoted(const std::string& word) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("-_=,.:/+@%").find(static_cast<char>(c)) != std::string_view::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
 }
 
 std::string with_place(const std::string& place, const std::string& message) {

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "fsdp/core/escape.h"
+
 namespace harness {
 
 std::string trim(const std::string& text);
@@ -17,8 +19,7 @@ std::string readable_value(const std::string& setting, const std::string& value)
 // The same of a case's axes: "wrap=block, backward_prefetch=pre"; `of_none` when there is no axis.
 std::string axes_text(const std::vector<std::pair<std::string, std::string>>& axes,
                       const std::string& of_none = "base");
-// A word as a POSIX shell takes it: as it is when it is plain, else in single quotes.
-std::string shell_quoted(const std::string& word);
+using fsdp::shell_quoted;
 
 // "[seed] x" at "a.yaml:3" -> "[a.yaml:3: seed] x"; text without a bracket gets one.
 std::string with_place(const std::string& place, const std::string& message);
