@@ -125,7 +125,8 @@ std::map<std::string, std::string> without(const std::map<std::string, std::stri
   return rest;
 }
 
-// What every case that told its environment says alike, beside what the sweep says. The command has a place of its own.
+// Returns what the sweep recorded of its environment, and the entries on which all cases agree that recorded one. The
+// command is left out, because the page shows it in a place of its own.
 std::map<std::string, std::string> common_environment(const ReportInput& input) {
   std::map<std::string, std::string> common;
   bool first = true;

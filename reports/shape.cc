@@ -152,13 +152,6 @@ std::vector<Line> lines_along(const SweepShape& shape, const Workload& workload,
   return result;
 }
 
-int axis_index(const SweepShape& shape, const std::string& name) {
-  for (std::size_t a = 0; a < shape.axes.size(); ++a) {
-    if (shape.axes[a].name == name) return static_cast<int>(a);
-  }
-  return -1;
-}
-
 std::string value_label(const Axis& axis, std::size_t value) {
   const std::string label = harness::readable_value(axis.name, axis.values[value]);
   const auto same = std::count_if(axis.values.begin(), axis.values.end(), [&](const std::string& other) {

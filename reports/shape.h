@@ -43,8 +43,7 @@ std::vector<Line> lines_along(const SweepShape& shape, const Workload& workload,
 
 // An axis's value as people read it: the model of a config.json is its name, unless another value has the same.
 std::string value_label(const Axis& axis, std::size_t value);
-int axis_index(const SweepShape& shape, const std::string& name);  // -1 when absent
-std::string words_of(std::string name);                            // "backward_prefetch" -> "backward prefetch"
+std::string words_of(std::string name);  // "backward_prefetch" -> "backward prefetch"
 // "blocks:2, backward prefetch pre": the values of the axes that are settings of how, in the sweep's order.
 std::string point_label(const SweepShape& shape, std::size_t case_index);
 

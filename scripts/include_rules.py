@@ -2,7 +2,8 @@
 """Who may include whom, and what library code may call: the rules of the rooms, checked over the sources.
 
   scripts/include_rules.py          checks the checkout it lies in; one line per breach; exit 1 when there is one
-  scripts/include_rules.py ROOT     checks another tree (the tests of this script use it)
+  scripts/include_rules.py ROOT     checks another tree (the tests of this script use it), all rules but `stale`
+  scripts/include_rules.py ROOT --stale    the rule `stale` too
   scripts/include_rules.py --torch-free    lists the files that must not reach LibTorch, and checks nothing
 
 Rules
@@ -13,6 +14,8 @@ Rules
   clock      one place reads a clock or sleeps: fsdp/core/clock.cc
   output     library code neither prints nor exits
   random     no entropy but a printed seed
+  stale      every permission below is used by some file, and every pattern matches one: what nobody needs is not allowed
+  circle     no room's permissions lead back to it, but for the interfaces named in INTERFACES
 """
 import fnmatch
 import pathlib
@@ -32,27 +35,29 @@ ROOMS = {
     "fsdp/comm": ["fsdp/core", "fsdp/device"],
     "fsdp/module": PLAIN_FSDP,
     "harness/analysis": ["fsdp/core"],
-    "harness/workload": PLAIN_FSDP + ["fsdp/module", "harness/sweep"],
-    "harness/cost": PLAIN_FSDP + ["harness/workload"],
+    "harness/workload": PLAIN_FSDP + ["fsdp/module"],
+    "harness/cost": ["fsdp/core", "fsdp/plan", "fsdp/comm"],
     "harness/sweep": ["fsdp/core", "fsdp/plan", "fsdp/schedule", "harness/workload", "harness/cost", "harness/store", "harness/analysis"],
-    "harness/store": ["fsdp/core", "harness/analysis", "harness/sweep"],
-    "harness/trace": ["fsdp/core", "fsdp/device", "fsdp/comm/collectives.h", "harness/analysis", "harness/store", "harness/sweep"],
-    "harness/advise": ["fsdp/core", "fsdp/plan", "harness/analysis", "harness/cost", "harness/store", "harness/sweep", "harness/workload"],
-    "harness/trial": PLAIN_FSDP + ["fsdp/module", "harness"],
-    "harness/cli": PLAIN_FSDP + ["harness", "reports"],
-    "reports": ["fsdp/core", "fsdp/plan", "harness/analysis", "harness/store", "harness/sweep", "harness/advise", "harness/cost",
-                "harness/trace"],
-    "bench": PLAIN_FSDP + ["fsdp/module", "harness", "reports"],
+    "harness/store": ["fsdp/core", "harness/analysis"],
+    "harness/trace": ["fsdp/core", "fsdp/device", "harness/analysis"],
+    "harness/advise": ["fsdp/core", "fsdp/plan", "harness/analysis", "harness/store", "harness/sweep", "harness/workload"],
+    "harness/trial": PLAIN_FSDP + ["fsdp/module", "harness/workload", "harness/cost", "harness/sweep", "harness/store", "harness/analysis",
+                                   "harness/trace"],
+    "harness/cli": ["fsdp/core", "fsdp/plan", "fsdp/schedule", "harness/workload", "harness/cost", "harness/sweep", "harness/trial", "harness/trace",
+                    "harness/store", "harness/advise", "reports"],
+    "reports": ["fsdp/core", "harness/analysis", "harness/store", "harness/sweep", "harness/advise"],
+    "bench": PLAIN_FSDP + ["harness", "reports"],
     "tests": ["fsdp", "harness", "reports", "bench"],
 }
 TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2)/")
 TORCH = ["fsdp/module/*", "harness/workload/*", "fsdp/comm/gloo_*", "fsdp/comm/rendezvous*", "fsdp/device/cuda/*", "harness/trial/rank*", "harness/trial/op_observer*",
-         "bench/*", "tests/*"]
+         "tests/*"]
 # Torch-free by name although their room may use LibTorch: `shardscope` itself links them.
-TORCH_FREE = ["harness/workload/model_settings*", "harness/workload/describe*", "harness/workload/config*", "harness/workload/preset*",
+TORCH_FREE = ["harness/workload/model_settings*", "harness/workload/describe*", "harness/workload/model_config*", "harness/workload/model_fields*",
+              "harness/workload/model_presets*",
               "harness/trial/rank_processes*", "harness/trial/rank_link*", "harness/trial/rank_progress*"]
 VENDOR = {
-    "CUDA": (re.compile(r"^(cuda|cuda_runtime|cuda_runtime_api|driver_types|cuda_fp16|cuda_bf16|cublas.*|nvml)\.h$"), ["*cuda*", "*nccl*", "*cupti*", "*nvml*"]),
+    "CUDA": (re.compile(r"^(cuda|cuda_runtime|cuda_runtime_api|driver_types|cuda_fp16|cuda_bf16|cublas.*|nvml)\.h$"), ["*cuda*", "*cupti*"]),
     "NCCL": (re.compile(r"^nccl.*\.h$"), ["*nccl*"]),
     "CUPTI": (re.compile(r"^cupti.*\.h$"), ["*cupti*"]),
     "NVTX": (re.compile(r"^nvtx3/|^nvToolsExt"), ["*nvtx*"]),
@@ -70,7 +75,7 @@ EXCEPT = {
     "clock": ["fsdp/core/clock.cc", "tests/*"],
     "output": ["harness/cli/*", "harness/trial/rank_main.cc", "bench/*", "tests/*",
                "harness/trial/rank_processes.cc"],   # the child between fork and exec can only _exit
-    "random": ["tests/*"],
+    "random": [],
 }
 GENERATED = ["harness/trial/revision.h"]   # CMake writes them into the build folder
 SOURCES = ("fsdp", "harness", "reports", "bench", "tests")
@@ -147,24 +152,77 @@ def check_calls(path, code):
                 yield code.count("\n", 0, m.start()) + 1, rule, f"{m.group(0).strip()}: {remedy}"
 
 
-def main():
-    listing = sys.argv[1:] == ["--torch-free"]
-    root = pathlib.Path(sys.argv[1] if sys.argv[1:] and not listing else pathlib.Path(__file__).resolve().parents[1])
-    texts = {p.relative_to(root).as_posix(): p.read_text(encoding="utf-8")
-             for top in SOURCES for p in sorted((root / top).rglob("*")) if p.suffix in ENDINGS}
-    texts = {p: t for p, t in texts.items() if not matches(p, VENDORED) and room_of(p)}
-    includes = {p: [(t.count("\n", 0, m.start()) + 1, m.group(2)) for m in INCLUDE.finditer(t)] for p, t in texts.items()}
-    if listing:
-        print("\n".join(p for p in texts if not uses_torch_by_right(p)))
-        return 0
-    breaches = []
+def unused_permissions(includes):
+    """Entries of ROOMS and FILES that no file of the room needs."""
+    for room, allowed in ROOMS.items():
+        inside = [target for path, found in includes.items() if room_of(path) == room for _, target in found]
+        for entry in allowed:
+            if not any(target == entry or target.startswith(entry + "/") for target in inside):
+                yield f"{room} may include {entry}, and no file of it does"
+    for prefix, allowed in FILES.items():
+        inside = [target for path, found in includes.items() if path.startswith(prefix) for _, target in found]
+        for entry in allowed:
+            if not any(target.startswith(entry) for target in inside):
+                yield f"{prefix} may include {entry}, and does not"
+
+
+def unused_patterns(root, texts, includes):
+    """Patterns that match no file which needs them."""
+    torch = {path for path in texts if reaches_torch(path, includes, {path})}
+    needs = {"TORCH": (TORCH, torch), "TORCH_FREE": (TORCH_FREE, {path for path in texts if matches(path, TORCH)})}
+    for name, (header, allowed) in VENDOR.items():
+        needs[name] = (allowed, {path for path, found in includes.items() if any(header.search(target) for _, target in found)})
+    for rule, allowed in EXCEPT.items():
+        needs[rule] = (allowed, {path for path, text in texts.items() if CALLS[rule][0].search(code_only(text))})
+    files = {p.relative_to(root).as_posix() for top in SOURCES for p in (root / top).rglob("*")}
+    needs["VENDORED"] = (VENDORED, files)
+    for name, (patterns, paths) in needs.items():
+        for pattern in patterns:
+            if not any(fnmatch.fnmatchcase(path, pattern) for path in paths):
+                yield f"{name}: no file needs {pattern}"
+
+
+def circles():
+    """Rooms whose permissions lead back to them. A single header (an interface) is no step of a circle."""
+    steps = {room: {other for entry in allowed if not entry.endswith(".h") for other in ROOMS if other == entry or other.startswith(entry + "/")}
+             for room, allowed in ROOMS.items()}
+    for room in steps:
+        seen, waiting = set(), list(steps[room])
+        while waiting:
+            at = waiting.pop()
+            if at not in seen:
+                seen.add(at)
+                waiting += [s for s in steps.get(at, ())]
+        if room in seen:
+            yield f"{room} may include itself by way of others"
+
+
+def breaches_of_files(root, texts, includes):
     for path, text in texts.items():
         found = [*check_form(root, path, text, includes[path]), *check_includes(root, path, includes[path]), *check_calls(path, code_only(text))]
         if not uses_torch_by_right(path) and not any(rule == "torch" for _, rule, _ in found):
             chain = reaches_torch(path, includes, {path})
             if chain:
                 found.append((1, "torch", "reaches LibTorch: " + " -> ".join(chain)))
-        breaches += [f"{path}:{line}: [{rule}] {what}" for line, rule, what in found]
+        yield from (f"{path}:{line}: [{rule}] {what}" for line, rule, what in found)
+
+
+def main():
+    flags = {argument for argument in sys.argv[1:] if argument.startswith("--")}
+    roots = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    root = pathlib.Path(roots[0] if roots else pathlib.Path(__file__).resolve().parents[1])
+    texts = {p.relative_to(root).as_posix(): p.read_text(encoding="utf-8")
+             for top in SOURCES for p in sorted((root / top).rglob("*")) if p.suffix in ENDINGS}
+    texts = {p: t for p, t in texts.items() if not matches(p, VENDORED) and room_of(p)}
+    includes = {p: [(t.count("\n", 0, m.start()) + 1, m.group(2)) for m in INCLUDE.finditer(t)] for p, t in texts.items()}
+    if "--torch-free" in flags:
+        print("\n".join(p for p in texts if not uses_torch_by_right(p)))
+        return 0
+    breaches = list(breaches_of_files(root, texts, includes))
+    breaches += [f"scripts/include_rules.py: [circle] {what}" for what in circles()]
+    if not roots or "--stale" in flags:
+        stale = [*unused_permissions(includes), *unused_patterns(root, texts, includes)]
+        breaches += [f"scripts/include_rules.py: [stale] {what}" for what in stale]
     print("\n".join(breaches) if breaches else f"include rules: {len(texts)} files, no breach")
     return 1 if breaches else 0
 

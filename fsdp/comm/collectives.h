@@ -22,11 +22,13 @@ struct Communicator {
   constexpr Communicator(Role of = kShard, int group = 0) : role(of), ranks(group) {}
   friend constexpr bool operator==(Communicator, Communicator) = default;
 
-  // A group's first communicator: not that of all ranks, none beside it or across groups.
+  // Is this the first communicator of a group that is smaller than the world? Neither the world's communicator, nor a
+  // group's second one, nor one across groups is.
   constexpr bool is_group() const { return role == kShard && ranks > 0; }
 
-  // Of a world of that many ranks: how many take part, who takes part with a rank and at which place it is, and the
-  // number of its set among the disjoint ones that the world falls into.
+  // A world of `world` ranks falls into disjoint sets; the members of a set call each collective together. size() says
+  // how many ranks a set has, set_of() in which set a rank is, place_of() at which place of its set it stands, and
+  // members() lists the ranks of its set.
   constexpr int size(int world) const { return role == kReplica ? world / group(world) : group(world); }
   constexpr int set_of(int rank, int world) const {
     return role == kReplica ? rank % group(world) : rank / group(world);

@@ -23,7 +23,7 @@ struct HostTransports {
 // "world", "shard.4", "reduce_scatter", "reduce_scatter.4", "replica.4"
 std::string name_of(Communicator c);
 
-// The entry of a communicator, which `key` reads; that there is one is checked.
+// Returns the entry of `entries` whose key(entry) is the communicator `c`. A missing entry fails a check.
 template <class Entries, class Key>
 auto& entry_of(Entries& entries, Communicator c, Key key) {
   const auto at = std::ranges::find(entries, c, key);
@@ -31,7 +31,7 @@ auto& entry_of(Entries& entries, Communicator c, Key key) {
   return *at;
 }
 
-// Bytes of the full buffer of a call: what WorkTag and Span carry.
+// Returns the bytes of the full buffer of a call, the number that WorkTag and Span carry.
 Bytes full_bytes(const CollectiveCall& call, int group_size);
 WorkTag tag_of(const CollectiveCall& call, int group_size);
 

@@ -50,7 +50,7 @@ class MemoryMeter {
   static constexpr Bytes kNoBudget = -1;
 
   // Throws OutOfMemory when the budget would be passed; the request is then not counted.
-  // The exception's cause is "unit 3, backward, unsharded parameters" until a namer is set (set_unit_names).
+  // The exception's cause is "unit 3, backward, unsharded parameters" until set_unit_namer() has given the units names.
   void add(Bytes n, MemoryCategory c);
   void sub(Bytes n, MemoryCategory c);
 

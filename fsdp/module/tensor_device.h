@@ -1,11 +1,12 @@
-// TensorDevice: where a rank's tensors live, if neither in host memory nor on meta. The CUDA world's module implements
-// it; the torch room asks it for devices, streams and memory, and links nothing of CUDA. Current per thread, like a
-// MeterScope: without one, tensors are the host's.
+// TensorDevice says where the tensors of a rank live when that is neither host memory nor meta. The CUDA world's module
+// implements it; the torch room asks it for devices, streams and memory, and so links nothing of CUDA. Each thread has
+// a current one, as it has a MeterScope; a thread without one keeps its tensors in host memory.
 //
-// Streams: the model's kernels run on the compute lane's stream, and memory of LibTorch's allocator belongs to it. That
-// is right for every buffer whose first writer and last reader is the compute lane, or a lane that has waited for it
-// and that it waits for before the buffer goes: reduce inputs, gradients, copies over smaller groups. Full parameters
-// are filled by another lane, which does not wait for the compute lane: they come from take().
+// Streams: the kernels of the model run on the stream of the compute lane, and LibTorch's allocator takes memory for
+// that stream. This is right for a buffer which the compute lane writes first and reads last, and also for one of
+// another lane, if that lane waited for the compute lane before and the compute lane waits for it before the buffer is
+// freed: reduce inputs, gradients, copies over smaller groups. Full parameters are filled by a lane that does not wait
+// for the compute lane, so their memory comes from take().
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/StreamGuard.h>

@@ -290,7 +290,7 @@ CollectiveCall TorchUnits::reduce_call(UnitId u) {
   if (options_.meta) return c;
   c.in = unit.reduce_input.defined() ? unit.reduce_input.const_data_ptr() : unit.gradient.const_data_ptr();
   c.out = (apart ? unit.group_sum : unit.gradient).mutable_data_ptr();
-  // Earlier sums of the step stay fp32 and are rounded once, with this one (trap T37).
+  // Earlier sums of the step stay fp32 and are rounded once, with this one.
   if (had_sum && apart) c.addend = unit.gradient.const_data_ptr<float>();
   return c;
 }

@@ -12,7 +12,7 @@ namespace {
 bool is_forced_leaf(const ModuleInfo& m) { return m.type == "MultiheadAttention"; }
 
 // The recursion of torch's _recursive_wrap with the questions of size_based_auto_wrap_policy. Tied parameters count
-// once, at their lowest common owner (1.7), so the counts of children add up and V6 cannot happen.
+// once, at their lowest common owner, so the counts of children add up to that of their parent.
 class SizeWalk {
  public:
   SizeWalk(const ModuleTree& tree, Count min_params, Selection& selection)

@@ -1,12 +1,11 @@
 // ShardLayout: parameter sizes + ranks + alignment -> offsets, padding, per-rank ranges of one unit. A pure function.
 //
-//   flat           one buffer, cut into equal pieces element by element: every parameter starts on
-//   128
-//                  bytes, the tail is padded so that every rank's shard is equally long and starts on 128 bytes (T57).
-//                  What is gathered are the parameters themselves.
-//   per_parameter  each parameter is cut along dimension 0 into ceil(d0 / ranks) rows, the last ranks holding fewer or
-//                  none; a rank's shard is its padded pieces one after the other. What is gathered
-//                  is sorted by rank and must be copied to where each parameter is whole.
+//   flat           One buffer is cut into equal pieces, element by element. Every parameter starts on a multiple of
+//                  128 bytes, and the tail is padded, so that the shards of all ranks are equally long and start on
+//                  128 bytes too. The gathered buffer holds the parameters themselves.
+//   per_parameter  Each parameter is cut along dimension 0 into ceil(d0 / ranks) rows; the last ranks hold fewer or
+//                  none. The shard of a rank is its padded pieces, one after the other. The gathered buffer is sorted
+//                  by rank, so each parameter must be copied out to be whole.
 #pragma once
 #include <vector>
 

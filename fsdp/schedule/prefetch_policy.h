@@ -8,17 +8,17 @@
 
 namespace fsdp {
 
-// The window of the next `depth` units from `next` on in `order` that have something to gather at all; units that
-// never gather are passed over without counting (a replicated norm between two blocks must not end the lookahead).
-// Fills `out` with the window in order; whether a unit of it is gathered already is for the caller to see.
+// Fills `out` with the next `depth` units of `order`, from place `next` on, that have something to gather. A unit that
+// never gathers is passed over and does not count, because a replicated norm between two blocks must not end the
+// lookahead. The caller has to look whether a unit of the window is gathered already.
 void prefetch_window(std::span<const UnitId> order, std::size_t next, int depth, std::span<const char> gathers,
                      std::vector<UnitId>& out);
 
 // Records one pass and follows the record of the pass before it.
 class PassOrder {
  public:
-  // An order given by the user is followed as it is and never replaced. A unit that it does not name leaves the place
-  // in it where it was, which is before its first unit when the pass begins.
+  // The user gives an order, which is followed as it is and never replaced. Visiting a unit that it does not name does
+  // not move next(), which is before the order's first unit when a pass begins.
   void fix(std::vector<UnitId> order);
 
   void begin();
@@ -29,7 +29,7 @@ class PassOrder {
 
   bool following() const { return following_; }
   bool fixed() const { return !fixed_.empty(); }
-  bool at_first_unit() const { return visits_ <= 1; }  // whose gather nobody could have asked for earlier
+  bool at_first_unit() const { return visits_ <= 1; }  // nobody could have asked for its gather earlier
   std::span<const UnitId> order() const { return fixed_.empty() ? std::span<const UnitId>(recorded_) : fixed_; }
   std::size_t next() const { return next_; }  // place in order() behind the unit visited last
 

@@ -34,7 +34,7 @@ void Scheduler::pre_forward(UnitId u) {
   State& s = *s_;
   s.device.host_context();
   auto& unit = s.at(u);
-  if (s.pass == Pass::kBackward) {  // recompute of a checkpointed region: gathers if it must, changes nothing else (I8)
+  if (s.pass == Pass::kBackward) {  // recompute of a checkpointed region: gathers if it must, changes nothing else
     s.gather(u, false);
     s.make_ready(u);
     s.resume_compute();

@@ -2,7 +2,7 @@
 // nowhere else. Sees units, lanes, events and bytes; no tensor, no clock.
 //
 // Life of a step:
-//   begin_step        the all-gather lane waits for the optimizer event of the step before (I3)
+//   begin_step        the all-gather lane waits for the optimizer event of the step before
 //   pre_forward(i)    gather i unless ready; issue prefetches as far as the gate allows; compute waits for AG(i) only
 //   post_forward(i)   give the full parameters back, by the unit's rule, behind the compute's event
 //   pre_backward(i)   as pre_forward, with the backward order and mode (none, post, pre:k)

@@ -100,8 +100,8 @@ std::string last_words(const std::string& log) {
   return (ours.empty() ? last : ours).substr(0, 300);
 }
 
-// One process that starts the ranks, or one for each rank; all of a node's cores between them: the default of one core
-// for a process would be shared by all of its ranks.
+// The request asks for one process that starts the ranks, or for one process a rank. The processes of a node share all
+// of its cores: a launcher's default is one core a process, which all ranks of the process would have to share.
 LaunchRequest request_of(const CaseSettings& c, int nodes, std::vector<std::string> command) {
   LaunchRequest r{1, 1, 0, case_id(c), std::move(command)};
   if (nodes > 1 && c.world > 1 && c.device != "virtual") {

@@ -14,10 +14,10 @@ namespace harness {
 
 class CachingAllocator final : public fsdp::MemoryObserver {
  public:
-  // limit: bytes that the device has for segments; 0: no limit.
+  // `limit` is the number of bytes that the device has for segments; 0 means no limit.
   explicit CachingAllocator(fsdp::Bytes limit) : limit_(limit) {}
 
-  // A byte count that is freed is one that was added before with the same category; the youngest such one goes.
+  // removed() frees the youngest block that added() took with the same size and category; there must be one.
   void added(fsdp::Bytes n, fsdp::MemoryCategory c) override;
   void removed(fsdp::Bytes n, fsdp::MemoryCategory c) override;
 

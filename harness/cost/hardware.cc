@@ -149,10 +149,6 @@ std::map<std::string, Network> networks() {
 
 }  // namespace
 
-bool Hardware::is_assumed(const std::string& key) const {
-  return std::find(assumed.begin(), assumed.end(), key) != assumed.end();
-}
-
 std::vector<std::string> hardware_presets() {
   std::vector<std::string> names;
   for (const std::string& name : cost::preset_names())

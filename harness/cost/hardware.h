@@ -75,7 +75,6 @@ struct Hardware {
   std::string expected_error_source;
   std::vector<std::string> assumed;  // keys whose values nobody has measured
 
-  bool is_assumed(const std::string& key) const;
   bool operator==(const Hardware&) const = default;
 };
 

@@ -16,7 +16,7 @@ std::vector<fsdp::Nanos> samples_of(const std::vector<CaseRecord>& rounds) {
   return all;
 }
 
-// Of case `i` among those that run, by its ratio to the first of them.
+// Decides whether case `i` has enough rounds. Its ratio to the first running case decides, not its own spread.
 RepeatStop stop_of(const RepeatPolicy& p, const std::vector<std::vector<CaseRecord>>& rounds, std::size_t first,
                    std::size_t i, fsdp::Nanos spent) {
   const std::vector<fsdp::Nanos> samples = samples_of(rounds[i]);

@@ -15,16 +15,18 @@ struct ClockSample {
 
 class ClockMap {
  public:
-  // Of no samples: the identity, with no bound. A sample holds the offset between its two ends. Where one offset agrees
-  // with all of them, it is that one (the middle of those that do), and durations are kept exactly; else a clock was
-  // slewed or set: the offset is interpolated between samples and outside it is that of the nearest.
+  // Each sample bounds the offset between the two clocks from both sides. When one offset agrees with all samples, the
+  // map adds the middle of those that agree, and durations stay exact. Otherwise a clock was slewed or set: the map
+  // interpolates the offset between samples and uses the nearest sample's outside them. Without samples the map is the
+  // identity and has no bound.
   explicit ClockMap(std::vector<ClockSample> samples = {});
 
   fsdp::Nanos to_steady(fsdp::Nanos cupti) const;
-  // With one offset: half of the range that agrees. Else half the width of the widest sample, plus half of the largest
-  // change of the offset between two neighbours: a step of the clock lies somewhere between them.
+  // Bounds the error of to_steady(). With one offset it is half of the range of offsets that agree. Otherwise it is
+  // half the width of the widest sample plus half of the largest change of the offset between two neighbouring samples,
+  // because a step of the clock lies somewhere between them.
   fsdp::Nanos error() const { return error_; }
-  // How far the offset moved over all samples; 0 with one offset.
+  // Says how far the offset moved over all samples; it is 0 with one offset.
   fsdp::Nanos drift() const;
   const std::vector<ClockSample>& samples() const { return samples_; }
 

@@ -188,8 +188,9 @@ std::vector<CollectiveSample> collective_samples(fsdp::CollectiveKind kind, bool
   return out;
 }
 
-// Around collectives on an emulated wire, the medians: by how much each holds its lane longer than asked, from several
-// that follow each other, and what a single one takes beyond that until the thread that waits for it runs.
+// Two medians of collectives on an emulated wire. `late_us` says how much longer than asked a collective holds its
+// lane; it is measured on several that follow each other. `wake_us` says how much later than that the thread which
+// waits for a single collective runs again.
 struct WireTimes {
   double late_us = 0, wake_us = 0;
 };

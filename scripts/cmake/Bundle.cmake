@@ -3,7 +3,7 @@
 set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
 
 function(shardscope_link_statically)
-  foreach(name yaml-cpp yaml-cpp::yaml-cpp fmt::fmt simdjson::simdjson)
+  foreach(name yaml-cpp yaml-cpp::yaml-cpp fmt::fmt)
     if(NOT TARGET ${name})
       continue()
     endif()

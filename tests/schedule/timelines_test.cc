@@ -1,4 +1,5 @@
-// Exact timelines on the virtual clock: the vectors V21-V36 of the semantics notes, in integer nanoseconds.
+// Exact timelines on the virtual clock, in integer nanoseconds. The vectors V21 to V36 are numbered as in
+// tests/README.md.
 #include <gtest/gtest.h>
 
 #include "tests/schedule/scripted_world.h"

@@ -8,14 +8,14 @@ import unittest
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "include_rules.py"
 
 
-def verdict(files):
+def verdict(files, *flags):
     """(exit code, output) for a tree of {path: text}."""
     with tempfile.TemporaryDirectory() as folder:
         for path, text in files.items():
             target = pathlib.Path(folder, path)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
-        done = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, SCRIPT, folder, *flags], capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
 
@@ -73,6 +73,29 @@ class IncludeRules(unittest.TestCase):
 
     def test_words_in_comments_and_strings_are_no_calls(self):
         self.clean({"reports/a.cc": '// exit(1) is for programs\nconst char* s = "printf(1)"; /* std::cout */ int snprintf(char*);\nvoid g() { x.abort("r"); }\n'})
+
+    def test_a_permission_that_nobody_uses_is_named(self):
+        code, output = verdict({"fsdp/core/a.h": "#pragma once\n", "fsdp/plan/b.cc": '#include "fsdp/core/a.h"\n'}, "--stale")
+        self.assertEqual(code, 1)
+        self.assertIn("[stale] harness/analysis may include fsdp/core, and no file of it does", output)
+        self.assertNotIn("fsdp/plan may include fsdp/core", output)
+
+    def test_a_pattern_that_no_file_needs_is_named(self):
+        torch = {"fsdp/module/m.cc": "#include <ATen/ATen.h>\n", "fsdp/comm/gloo_a.cc": "int f();\n"}
+        code, output = verdict(torch, "--stale")
+        self.assertEqual(code, 1)
+        self.assertIn("[stale] TORCH: no file needs fsdp/comm/gloo_*", output)
+        self.assertNotIn("TORCH: no file needs fsdp/module/*", output)
+
+    def test_permissions_make_no_circle(self):
+        sys.path.insert(0, str(SCRIPT.parent))
+        import include_rules
+        self.assertEqual(list(include_rules.circles()), [])
+        include_rules.ROOMS["fsdp/plan"].append("fsdp/schedule")
+        try:
+            self.assertIn("fsdp/plan may include itself by way of others", list(include_rules.circles()))
+        finally:
+            include_rules.ROOMS["fsdp/plan"].remove("fsdp/schedule")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ class VirtualDevice final : public Device {
   std::uint32_t charge(Lane lane, const WorkTag& tag, Nanos cost, int channel = -1);
   void host_work(Nanos cost) { host_ += cost; }  // the host is busy
   Nanos lane_free(Lane lane) const { return lane_at(lane).free; }
-  Nanos host_now() const { return host_; }
   // When work issued to the lane now would begin.
   Nanos next_begin(Lane lane) const;
   // What compute_context() said last: model code that only knows costs charges it with this tag.
