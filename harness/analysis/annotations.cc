@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "harness/analysis/fsdp1_units.h"
+#include "harness/analysis/step_markers.h"
 
 namespace harness {
 namespace {
@@ -21,16 +22,6 @@ bool take(std::string_view& text, std::string_view prefix) {
 
 bool all_digits(std::string_view t) {
   return !t.empty() && std::all_of(t.begin(), t.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-// "step", "step 12", "step_12", "iteration: 3", "train step 7".
-bool is_step(std::string_view t) {
-  if (t.starts_with("ProfilerStep#")) return true;
-  take(t, "train_") || take(t, "train ");
-  if (!(take(t, "step") || take(t, "Step") || take(t, "iteration") || take(t, "Iteration") || take(t, "iter")))
-    return false;
-  const std::size_t digits = t.find_first_not_of(" _#:=");
-  return t.empty() || (digits != std::string_view::npos && all_digits(t.substr(digits)));
 }
 
 AnnotationMeaning fsdp2(std::string_view t) {
@@ -96,7 +87,7 @@ AnnotationMeaning own(std::string_view t) {
 
 AnnotationMeaning meaning_of(std::string_view t) {
   AnnotationMeaning m;
-  if (is_step(t)) {
+  if (!step_kind(t).empty()) {
     m.kind = AnnotationKind::kStep;
   } else if (t.starts_with("Optimizer.step")) {
     m.kind = AnnotationKind::kOptimizer;
@@ -118,16 +109,30 @@ AnnotationMeaning meaning_of(std::string_view t) {
   return m;
 }
 
+void AnnotationIndex::set_process(std::int64_t process) {
+  for (Annotation& a : annotations_) a.process = process;
+}
+
 void AnnotationIndex::index(Nanos end, const std::vector<std::string>& names, std::vector<std::string>& unit_names) {
+  choose_steps(annotations_, names, end, other_steps_);
   for (Annotation& a : annotations_) {
     if (a.kind == AnnotationKind::kStep) steps_.push_back(a);
     if (a.end == kNoTime) a.end = std::max(a.begin, end);
   }
   std::stable_sort(steps_.begin(), steps_.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  for (std::size_t i = 0; i < steps_.size(); ++i) steps_of_[steps_[i].process].push_back(static_cast<std::int32_t>(i));
   std::stable_sort(annotations_.begin(), annotations_.end(), [](const auto& a, const auto& b) {
     return std::tuple(a.thread, a.begin, -a.end) < std::tuple(b.thread, b.begin, -b.end);
   });
+  link_parents();
+  name_fsdp1_units(annotations_, names, unit_names);
+  compute_units_ = ComputeUnits(annotations_);
+}
+
+// Walks along parents are as long as ranges are nested: bounded, whatever the file holds.
+void AnnotationIndex::link_parents() {
   threads_.clear();
+  std::vector<std::uint16_t> depth(annotations_.size());
   std::int32_t open = -1;
   for (std::size_t i = 0; i < annotations_.size(); ++i) {
     Annotation& a = annotations_[i];
@@ -137,11 +142,14 @@ void AnnotationIndex::index(Nanos end, const std::vector<std::string>& names, st
     }
     while (open >= 0 && at(open).end <= a.begin) open = at(open).parent;
     a.parent = open;
-    open = static_cast<std::int32_t>(i);
+    depth[i] = open < 0 ? 1 : static_cast<std::uint16_t>(depth[static_cast<std::size_t>(open)] + 1);
+    if (depth[i] <= kDeepestRange) {
+      open = static_cast<std::int32_t>(i);
+    } else {
+      ++too_deep_;
+    }
   }
   threads_.emplace_back(kNoThread, annotations_.size());
-  name_fsdp1_units(annotations_, names, unit_names);
-  compute_units_ = ComputeUnits(annotations_);
 }
 
 std::int32_t AnnotationIndex::innermost(std::uint32_t thread, Nanos t) const {
@@ -157,14 +165,14 @@ std::int32_t AnnotationIndex::innermost(std::uint32_t thread, Nanos t) const {
 }
 
 std::int32_t AnnotationIndex::step_at(Nanos t, std::int64_t process) const {
-  auto after = std::partition_point(steps_.begin(), steps_.end(), [&](const Annotation& a) { return a.begin <= t; });
-  while (after != steps_.begin()) {
-    --after;
-    if (after->process != process) continue;
-    const bool inside = after->end == kNoTime || t < after->end;
-    return inside ? static_cast<std::int32_t>(after - steps_.begin()) : -1;
-  }
-  return -1;
+  const auto own = steps_of_.find(process);
+  if (own == steps_of_.end()) return -1;
+  const auto after = std::partition_point(own->second.begin(), own->second.end(), [&](std::int32_t i) {
+    return steps_[static_cast<std::size_t>(i)].begin <= t;
+  });
+  if (after == own->second.begin()) return -1;
+  const Annotation& last = steps_[static_cast<std::size_t>(*std::prev(after))];
+  return last.end == kNoTime || t < last.end ? *std::prev(after) : -1;
 }
 
 Attribution attribution_at(const AnnotationIndex& index, std::uint32_t thread, Nanos t) {
@@ -175,6 +183,13 @@ Attribution attribution_at(const AnnotationIndex& index, std::uint32_t thread, N
     if (a.end <= t) continue;
     if (a.kind == AnnotationKind::kOptimizer) out.optimizer = true;
     out.library_range |= a.library_range;
+    const bool gathers =
+        (a.phase == Phase::kAllGather || a.phase == Phase::kReduce) && a.kind != AnnotationKind::kFsdp1;
+    if (a.kind == AnnotationKind::kCollective || gathers) {
+      (gathers ? out.in_gather : out.in_call) = true;
+      out.range = i;
+      if (out.inner < 0) out.inner = i;
+    }
     if (out.collective == SpanKind::kOtherCollective) {
       out.collective = a.phase == Phase::kAllGather ? SpanKind::kAllGather
                        : a.phase == Phase::kReduce  ? SpanKind::kReduceScatter

@@ -1,6 +1,6 @@
 // What host annotations say about the work launched inside them: step, optimizer, FSDP unit, pass, collective.
 //
-//   ProfilerStep#12, step, step 12, iteration 3                  a step
+//   ProfilerStep#12, step, step 12, iteration 3                  a step; of several kinds one is chosen: step_markers.h
 //   Optimizer.step#AdamW.step                                    the optimizer
 //   FSDP::all_gather (layers.0), FSDP::pre_backward, ...          PyTorch FSDP2: unit and phase; no brackets: the root
 //   FullyShardedDataParallel.forward, ._pre_backward_hook, ...    PyTorch FSDP1: phase; its units: fsdp1_units.h
@@ -9,6 +9,7 @@
 //   nccl:all_gather, gloo:all_reduce, c10d::_allgather_base_      a collective issued by the host
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,9 @@ enum class Phase : std::uint8_t {
   kPrefetch,  // inside a pre- or post-phase: for the next unit
   kCall,      // a collective: the caller's range (c10d::), not the backend's (nccl:, gloo:)
 };
+
+// Ranges nested deeper than that on one thread are looked through: no program nests what matters here so deep.
+inline constexpr int kDeepestRange = 256;
 
 // What a profiler with Python stacks calls a module's call by: before class and number.
 inline constexpr std::string_view kModuleCall = "nn.Module: ";
@@ -80,12 +84,21 @@ class AnnotationIndex {
 
   // Steps in time order, of all threads.
   const std::vector<Annotation>& steps() const { return steps_; }
+  // Markers of steps that are not taken as such, in words, one sentence for each process that has some.
+  const std::vector<std::string>& other_steps() const { return other_steps_; }
+  std::size_t too_deep() const { return too_deep_; }  // ranges that were looked through
+  void set_process(std::int64_t process);             // before index(): all are of this one
   // Index of the step that holds t, -1: none.
   std::int32_t step_at(fsdp::Nanos t, std::int64_t process) const;
   const ComputeUnits& compute_units() const { return compute_units_; }
 
  private:
+  void link_parents();
+
   std::vector<Annotation> annotations_, steps_;
+  std::vector<std::string> other_steps_;
+  std::map<std::int64_t, std::vector<std::int32_t>> steps_of_;  // by process: into steps_, in time order
+  std::size_t too_deep_ = 0;
   ComputeUnits compute_units_;
   std::vector<std::pair<std::uint32_t, std::size_t>>
       threads_;  // thread -> first of its annotations; one more at the end
@@ -96,6 +109,10 @@ struct Attribution {
   bool optimizer = false;
   bool fsdp_copy = false;      // a kernel here that is no collective is a copy of FSDP's
   bool library_range = false;  // inside a range of the communication library itself
+  bool in_call = false;        // inside the host's call of a collective, or its backend's
+  bool in_gather = false;      // inside FSDP's range of an all-gather or a reduction
+  std::int32_t range = -1;     // the outermost of those, in_call's or in_gather's
+  std::int32_t inner = -1;     // the innermost of those
   fsdp::UnitId unit = fsdp::kNoUnit;
   fsdp::Pass pass = fsdp::Pass::kNone;
   fsdp::SpanKind collective = fsdp::SpanKind::kOtherCollective;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <unordered_map>
 
 #include "harness/analysis/annotations.h"
 
@@ -21,22 +22,33 @@ struct Event {
   ComputeUnits::Owner owner;
 };
 
-// Nested units: the innermost computes.
+// Nested units: the innermost computes. A unit is open at most once.
 class OpenUnits {
  public:
   void take(const Event& e) {
-    if (e.what == What::kClosesAll) return open_.clear();
+    if (e.what == What::kClosesAll) {
+      open_.clear();
+      place_.clear();
+      return;
+    }
     // A unit that opens again was never closed: it and what lies inside are of the pass before.
-    const auto it = std::find_if(open_.begin(), open_.end(), [&](const auto& o) {
-      return o.unit == e.owner.unit && (e.what == What::kOpens || o.pass == e.owner.pass);
-    });
-    open_.erase(it, open_.end());
-    if (e.what == What::kOpens) open_.push_back(e.owner);
+    const auto it = place_.find(e.owner.unit);
+    if (it != place_.end() && (e.what == What::kOpens || open_[it->second].pass == e.owner.pass)) close(it->second);
+    if (e.what != What::kOpens) return;
+    place_[e.owner.unit] = open_.size();
+    open_.push_back(e.owner);
   }
   ComputeUnits::Owner innermost() const { return open_.empty() ? ComputeUnits::Owner{} : open_.back(); }
 
  private:
+  void close(std::size_t from) {
+    while (open_.size() > from) {
+      place_.erase(open_.back().unit);
+      open_.pop_back();
+    }
+  }
   std::vector<ComputeUnits::Owner> open_;
+  std::unordered_map<fsdp::UnitId, std::size_t> place_;  // into open_
 };
 
 std::vector<Event> events_of(const std::vector<Annotation>& annotations) {

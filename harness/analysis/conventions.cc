@@ -10,7 +10,6 @@ using fsdp::Nanos;
 namespace {
 constexpr std::array<std::string_view, 4> kNames = {"exclusive", "hta", "tracelens", "nsys"};
 constexpr std::int64_t kKernelWaitThreshold = 30;  // HTA's default, in the unit of the times
-constexpr std::size_t kSettleAbove = 4096;         // intervals kept before they are counted
 }  // namespace
 
 std::string_view name_of(Convention c) { return kNames[static_cast<std::size_t>(c)]; }
@@ -24,12 +23,13 @@ std::optional<Convention> convention_from(std::string_view name) {
 
 TraceLensTimes tracelens_times(const ForeignPartition& p) {
   const RunningTimes& r = p.whole.running;
-  constexpr unsigned kComputes = kRunsKernels | kRunsMemset;
+  // By name alone: what is not called after NCCL is a kernel or a copy like any other.
+  constexpr unsigned kComputes = kRunsKernels | kRunsMemset | kRunsOtherCommunication;
   TraceLensTimes t;
   t.span = p.whole.partition.end - p.whole.partition.begin;
   t.compute = r.length(kComputes);
   t.exposed_communication = r.length(kRunsCommunication, kComputes);
-  t.exposed_memcpy = r.length(kRunsMemcpy, kComputes | kRunsCommunication);
+  t.exposed_memcpy = r.length(kRunsMemcpy | kRunsCopyEngine, kComputes | kRunsCommunication);
   t.idle = t.span - t.compute - t.exposed_communication - t.exposed_memcpy;
   t.hidden_communication = r.length(kRunsCommunication) - t.exposed_communication;
   return t;
@@ -38,9 +38,10 @@ TraceLensTimes tracelens_times(const ForeignPartition& p) {
 NsysTimes nsys_times(const ForeignPartition& p) {
   const RunningTimes& r = p.whole.running;
   NsysTimes t;
+  constexpr unsigned kComputes = kRunsKernels | kRunsOtherCommunication;
   t.span = p.kernels_end - p.kernels_begin;
-  t.overlap = r.both(kRunsKernels, kRunsCommunication);
-  t.compute_only = r.length(kRunsKernels) - t.overlap;
+  t.overlap = r.both(kComputes, kRunsCommunication);
+  t.compute_only = r.length(kComputes) - t.overlap;
   const Nanos communication = r.length(kRunsCommunication);
   t.communication_only = communication - t.overlap;
   t.idle = t.span - t.compute_only - t.communication_only - t.overlap;
@@ -123,7 +124,10 @@ void HtaSweep::add(const DeviceOp& op) {
   }
   s.any = true;
   s.previous_end = e;
-  if (closed_[0].size() + closed_[1].size() + closed_[2].size() > kSettleAbove) settle(b - 1);
+  if (closed_[0].size() + closed_[1].size() + closed_[2].size() <= settle_above_) return;
+  settle(b - 1);
+  // What an interval that is still open holds back is looked at again when there is twice as much of it.
+  settle_above_ = std::max(kSettleAbove, 2 * (closed_[0].size() + closed_[1].size() + closed_[2].size()));
 }
 
 // Counts the closed intervals up to `until`, before which nothing new can begin.

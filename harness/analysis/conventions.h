@@ -91,6 +91,8 @@ class HtaSweep {
   Merged all_;
   std::array<Merged, 3> by_class_;  // compute, communication, memory
   std::array<std::vector<Interval>, 3> closed_;
+  static constexpr std::size_t kSettleAbove = 4096;  // intervals kept before they are counted
+  std::size_t settle_above_ = kSettleAbove;
   std::map<std::int32_t, Stream> streams_;
 };
 

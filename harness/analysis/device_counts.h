@@ -9,6 +9,7 @@ namespace harness {
 struct ForeignCounts {
   std::int64_t kernels = 0, memcpys = 0, memsets = 0, communication = 0, optimizer = 0, annotated_copies = 0,
                emulated = 0;
+  std::int64_t copy_engine = 0;  // copies that are collectives, counted in `communication` once a range
   std::int64_t without_launch = 0;
   std::int64_t before_launch = 0;  // begin before their launch call began: clocks; taken as launched at once
 };

@@ -44,6 +44,9 @@ struct DeviceOp {
   bool before_first_step = false;                                // launched before the first step annotation began
   bool emulated = false;                                         // one of our emulated collectives
   bool annotated_copy = false;                                   // a kernel that an FSDP annotation makes a copy
+  bool other_library = false;  // communication that is not called after NCCL or its kin: other tools do not see it
+  bool looks_like_communication = false;  // by name, but it computes too, or the name only hints: left in its class
+  std::int32_t range = -1;  // copies that are a collective: the annotation they were launched in; one range is one
 };
 
 // One device as one process saw it: what gets a partition of its own.
@@ -52,13 +55,27 @@ struct DeviceRow {
   std::int32_t device = 0;
 };
 
-// By name alone: starts with nccl, hccl, rccl or msccl, or contains ncclKernel or ncclDevKernel, in any
-// case; or is one of our emulated collectives.
-bool is_communication_name(std::string_view kernel);
+// What a kernel is by its name alone, in any case.
+enum class CommunicationName : std::uint8_t {
+  kNo,
+  kHint,   // communication fused with matrix products or attention, or a name that only hints at it
+  kOther,  // of a library that is not NCCL: symmetric memory, multimem, NVSHMEM, DeepEP, FlashInfer, vLLM, MSCCL++, ...
+  kNccl,   // begins with nccl, hccl, rccl or msccl, or contains ncclKernel or ncclDevKernel; emulated ones
+};
+CommunicationName communication_name(std::string_view kernel);
+inline bool is_communication_name(std::string_view kernel) {
+  return communication_name(kernel) >= CommunicationName::kOther;
+}
 bool is_emulated_name(std::string_view kernel);
 fsdp::SpanKind collective_kind(std::string_view kernel);
 
-// Host calls that allocate or free device memory: waiting inside one is a memory wait.
+// Host calls that allocate, map or free memory, those of expandable segments and pools included: waiting inside one is
+// a memory wait.
 bool is_allocation_call(std::string_view name);
+// Host calls that launch kernels, alone or as a graph: each has device work behind it.
+bool is_kernel_launch(std::string_view name);
+bool is_graph_launch(std::string_view name);
+// Host calls that return when the device has got there.
+bool is_synchronizing_call(std::string_view name);
 
 }  // namespace harness

@@ -87,6 +87,7 @@ class Namer {
   struct Round {                                // one outermost forward and the backward that follows
     std::vector<std::int32_t> forwards;         // by begin
     std::map<std::int32_t, int> position;       // of each of them
+    std::vector<int> leaving;                   // positions, those whose forward ends last first; made when asked for
     int pre_backwards = 0, post_backwards = 0;  // hooks seen
   };
   struct Process {
@@ -126,7 +127,7 @@ class Namer {
     return it == round.position.end() ? -1 : it->second;
   }
 
-  int prefetched(std::int32_t i, const Round& round) {
+  int prefetched(std::int32_t i, Round& round) {
     const std::int32_t p = around(i, [](const Annotation& x) {
       return x.kind == AnnotationKind::kFsdp1 && x.phase != Phase::kNone && x.phase != Phase::kPrefetch;
     });
@@ -137,12 +138,15 @@ class Namer {
   }
 
   // Position of the forward whose end is the n-th from the last; -1: there are not so many.
-  int nth_to_leave(const Round& round, int n) {
+  int nth_to_leave(Round& round, int n) {
     if (n < 0 || n >= static_cast<int>(round.forwards.size())) return -1;
-    std::vector<int> order(round.forwards.size());
-    std::iota(order.begin(), order.end(), 0);
-    auto end = [&](int k) { return at(round.forwards[static_cast<std::size_t>(k)]).end; };
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return end(a) > end(b); });
+    std::vector<int>& order = round.leaving;
+    if (order.empty()) {
+      order.resize(round.forwards.size());
+      std::iota(order.begin(), order.end(), 0);
+      auto end = [&](int k) { return at(round.forwards[static_cast<std::size_t>(k)]).end; };
+      std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return end(a) > end(b); });
+    }
     return order[static_cast<std::size_t>(n)];
   }
 

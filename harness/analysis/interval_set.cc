@@ -30,8 +30,13 @@ bool IntervalSet::contains(fsdp::Nanos t) const {
 
 IntervalSet IntervalSet::clipped(fsdp::Nanos begin, fsdp::Nanos end) const {
   IntervalSet out;
-  if (begin < end) out.intervals_.push_back({begin, end});
-  return *this & out;
+  auto it =
+      std::partition_point(intervals_.begin(), intervals_.end(), [&](const Interval& i) { return i.end <= begin; });
+  for (; it != intervals_.end() && it->begin < end; ++it) {
+    const Interval part{std::max(it->begin, begin), std::min(it->end, end)};
+    if (part.begin < part.end) out.intervals_.push_back(part);
+  }
+  return out;
 }
 
 fsdp::Nanos IntervalSet::length_within(fsdp::Nanos begin, fsdp::Nanos end) const {

@@ -40,6 +40,8 @@ Verdict of(PartitionClass cls, const Span* s) {
   return s != nullptr ? Verdict{cls, s->unit, s->pass} : Verdict{cls, fsdp::kNoUnit, Pass::kNone};
 }
 
+constexpr int kLongestChain = 64;  // of collectives that wait for one another
+
 bool runs_at(const Span& s, Nanos t) { return s.begin <= t && t < s.end; }
 
 // The rules, for one instant. Pure: a function of the spans that are active and of the index.
@@ -114,7 +116,7 @@ class Judge {
   }
 
   // 4b: the compute lane waits for collective c, which has not ended.
-  Verdict waiting_for(const Span& c, Nanos t, const std::vector<const Span*>& active) const {
+  Verdict waiting_for(const Span& c, Nanos t, const std::vector<const Span*>& active, int depth = 0) const {
     if (runs_at(c, t)) return exposed(c, false);
     if (t >= c.issued && index_.queued_behind(c, t, active)) return exposed(c, true);
     if (t < c.issued) return of(PartitionClass::kHost, &c);
@@ -125,7 +127,7 @@ class Judge {
     }
     // An earlier collective on another lane, as when an all-reduce follows its reduce-scatter.
     const Span* before = unresolved(c, t, [&](const Span& s) { return is_collective(s.kind) && s.id < c.id; });
-    if (before != nullptr) return waiting_for(*before, t, active);
+    if (before != nullptr && depth < kLongestChain) return waiting_for(*before, t, active, depth + 1);
     return of(PartitionClass::kIdle, &c);
   }
 

@@ -16,8 +16,4 @@ Nanos RunningTimes::both(unsigned a, unsigned b) const {
   return total;
 }
 
-void RunningTimes::add(const RunningTimes& other) {
-  for (std::size_t s = 0; s < by_set.size(); ++s) by_set[s] += other.by_set[s];
-}
-
 }  // namespace harness

@@ -22,8 +22,7 @@ bool same(const Saving& a, const Saving& b) {
 // One step as a graph of what each span had to wait for.
 class Replay {
  public:
-  Replay(const std::vector<Span>& spans, const StepPartition& step) : step_(step) {
-    const SpanIndex index(spans);
+  Replay(const SpanIndex& index, const StepPartition& step) : step_(step) {
     index.for_each_within(step.begin, step.end, [&](const Span& s) {
       const bool place = s.kind == SpanKind::kMemoryWait && s.lane != Lane::kHost;  // the span behind it says why
       if (s.kind != SpanKind::kStep && !place && s.begin < step.end && s.end > step.begin) nodes_.push_back({&s});
@@ -156,14 +155,14 @@ class Replay {
 
 }  // namespace
 
-void add_saving(std::vector<Saving>& all, const Saving& s) {
-  const auto it = std::find_if(all.begin(), all.end(), [&](const Saving& x) { return same(x, s); });
-  if (it == all.end()) {
-    all.push_back(s);
-    return;
-  }
-  it->exposed_ns += s.exposed_ns;
-  it->saved_ns += s.saved_ns;
+void add_saving(RowIndex& index, std::vector<Saving>& all, int list, const Saving& s) {
+  Saving& row = index.row(
+      all, {list, s.unit, 0, s.pass, s.collective}, [&](const Saving& x) { return same(x, s); },
+      [&] {
+        return Saving{s.unit, s.pass, s.collective};
+      });
+  row.exposed_ns += s.exposed_ns;
+  row.saved_ns += s.saved_ns;
 }
 
 void sort_savings(std::vector<Saving>& all) {
@@ -174,11 +173,20 @@ void sort_savings(std::vector<Saving>& all) {
 }
 
 std::vector<Saving> savings_of(const std::vector<Span>& spans, const StepPartition& step) {
+  return savings_of(SpanIndex(spans), step, spans.size());
+}
+
+std::vector<Saving> savings_of(const SpanIndex& spans, const StepPartition& step, std::size_t most) {
   std::vector<Saving> out;
+  RowIndex index;
   for (const CollectiveDetail& c : step.collectives) {
-    if (c.exposed > 0) add_saving(out, {c.unit, c.pass, c.kind, c.exposed, 0});
+    if (c.exposed > 0) add_saving(index, out, 0, {c.unit, c.pass, c.kind, c.exposed, 0});
   }
   if (out.empty()) return out;
+  if (out.size() > most) {
+    sort_savings(out);
+    out.resize(most);
+  }
   Replay replay(spans, step);
   for (Saving& s : out) {
     s.saved_ns = std::clamp(step.end - step.begin - replay.length_without(s), Nanos{0}, s.exposed_ns);

@@ -5,8 +5,11 @@
 #include <vector>
 
 #include "harness/analysis/partition.h"
+#include "harness/analysis/row_index.h"
 
 namespace harness {
+
+class SpanIndex;
 
 struct Saving {
   fsdp::UnitId unit = fsdp::kNoUnit;
@@ -20,9 +23,11 @@ struct Saving {
 // in question. What a span waited for without saying so it waits for again. `spans` are the rank's, `step` is one of
 // partition_steps(spans). A row for each unit, pass and kind with exposed time, the largest saving first.
 std::vector<Saving> savings_of(const std::vector<fsdp::Span>& spans, const StepPartition& step);
+// Likewise, for many steps of the same spans; of more than `most` rows those with the most exposed time.
+std::vector<Saving> savings_of(const SpanIndex& index, const StepPartition& step, std::size_t most);
 
-// Adds to the row of the same unit, pass and kind.
-void add_saving(std::vector<Saving>& all, const Saving& s);
+// Adds to the row of the same unit, pass and kind; `list` tells the lists of one index apart.
+void add_saving(RowIndex& index, std::vector<Saving>& all, int list, const Saving& s);
 // The largest saving first; ties: more exposed, then unit and pass.
 void sort_savings(std::vector<Saving>& all);
 

@@ -13,6 +13,14 @@ using fsdp::Nanos;
 using fsdp::Span;
 using fsdp::SpanKind;
 
+namespace {
+constexpr int kFarthestBack = 4096;  // collectives that are looked at for the one before another
+
+bool in_order(const Span* a, const Span* b) {
+  return std::tuple(a->begin, a->lane, a->id) < std::tuple(b->begin, b->lane, b->id);
+}
+}  // namespace
+
 SpanIndex::SpanIndex(const std::vector<Span>& spans) {
   by_id_.reserve(spans.size());
   for (const Span& s : spans) {
@@ -25,12 +33,9 @@ SpanIndex::SpanIndex(const std::vector<Span>& spans) {
     if (s.lane == Lane::kCompute && work) compute_lane_.push_back(&s);
     if (is_collective(s.kind)) collectives_.push_back(&s);
   }
-  auto order = [](const Span* a, const Span* b) {
-    return std::tuple(a->begin, a->lane, a->id) < std::tuple(b->begin, b->lane, b->id);
-  };
-  std::sort(by_begin_.begin(), by_begin_.end(), order);
-  std::sort(compute_lane_.begin(), compute_lane_.end(), order);
-  std::sort(collectives_.begin(), collectives_.end(), order);
+  std::sort(by_begin_.begin(), by_begin_.end(), in_order);
+  std::sort(compute_lane_.begin(), compute_lane_.end(), in_order);
+  std::sort(collectives_.begin(), collectives_.end(), in_order);
   Nanos busy_until = std::numeric_limits<Nanos>::min();
   for (const Span* c : collectives_) {
     if (c->end > c->begin && c->begin < busy_until) one_communicator_ = false;
@@ -38,14 +43,36 @@ SpanIndex::SpanIndex(const std::vector<Span>& spans) {
   }
   std::stable_sort(collectives_.begin(), collectives_.end(),
                    [](const Span* a, const Span* b) { return std::pair(a->end, a->id) < std::pair(b->end, b->id); });
-  Nanos latest = std::numeric_limits<Nanos>::min();
-  for (const Span* s : by_begin_) latest_end_.push_back(latest = std::max(latest, s->end));
-  earliest_issue_.resize(by_begin_.size());
-  Nanos earliest = std::numeric_limits<Nanos>::max();
-  for (std::size_t i = by_begin_.size(); i-- > 0;) {
-    earliest = std::min({earliest, by_begin_[i]->issued, by_begin_[i]->begin});
-    earliest_issue_[i] = earliest;
+  while (leaves_ < by_begin_.size()) leaves_ *= 2;
+  latest_.assign(2 * leaves_, std::numeric_limits<Nanos>::min());
+  for (std::size_t i = 0; i < by_begin_.size(); ++i) latest_[leaves_ + i] = by_begin_[i]->end;
+  for (std::size_t k = leaves_; k-- > 1;) latest_[k] = std::max(latest_[2 * k], latest_[2 * k + 1]);
+  by_issue_ = by_begin_;
+  std::stable_sort(by_issue_.begin(), by_issue_.end(),
+                   [](const Span* a, const Span* b) { return a->issued < b->issued; });
+}
+
+std::size_t SpanIndex::next_ending(std::size_t from, Nanos t) const {
+  if (from >= by_begin_.size()) return by_begin_.size();
+  std::size_t k = leaves_ + from;
+  // Up, until the node or what lies right of it holds one; then down to the first leaf.
+  while (latest_[k] < t) {
+    while (k % 2 == 1) k /= 2;
+    if (k == 0) return by_begin_.size();
+    ++k;
   }
+  while (k < leaves_) k = latest_[2 * k] >= t ? 2 * k : 2 * k + 1;
+  return std::min(k - leaves_, by_begin_.size());
+}
+
+std::vector<const Span*> SpanIndex::issued_before(Nanos begin, Nanos end) const {
+  std::vector<const Span*> out;
+  auto it = std::partition_point(by_issue_.begin(), by_issue_.end(), [&](const Span* s) { return s->issued < begin; });
+  for (; it != by_issue_.end() && (*it)->issued < end; ++it) {
+    if ((*it)->begin >= end) out.push_back(*it);
+  }
+  std::sort(out.begin(), out.end(), in_order);
+  return out;
 }
 
 const Span* SpanIndex::find(std::uint32_t id) const {
@@ -92,7 +119,7 @@ Nanos SpanIndex::slot_delay(const Span& c) const {
   if (!slot) return 0;
   auto it =
       std::partition_point(collectives_.begin(), collectives_.end(), [&](const Span* d) { return d->end <= c.begin; });
-  while (it != collectives_.begin()) {
+  for (int looked = 0; it != collectives_.begin() && looked < kFarthestBack; ++looked) {
     const Span* d = *--it;
     if (d->id < c.id && (one_communicator_ || d->lane == c.lane)) {
       ready = std::max(ready, d->end);

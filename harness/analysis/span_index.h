@@ -31,23 +31,28 @@ class SpanIndex {
   // collective waits for no other unit's compute and its lane for no memory.
   fsdp::Nanos slot_delay(const fsdp::Span& c) const;
 
-  // Calls f for each span that begins before `end` and ends (or begins, or was issued) at or after `begin`, ordered by
-  // begin, then lane, then id.
+  // Calls f for each span that begins before `end` and ends at or after `begin`, and for each that begins later but was
+  // issued in between (it still cuts the window), ordered by begin, then lane, then id. O(log n) a span.
   template <class F>
   void for_each_within(fsdp::Nanos begin, fsdp::Nanos end, F f) const {
-    auto it = std::partition_point(latest_end_.begin(), latest_end_.end(), [&](fsdp::Nanos e) { return e < begin; });
-    for (std::size_t i = it - latest_end_.begin(); i < by_begin_.size(); ++i) {
-      // A span issued inside the window that begins behind it still cuts the window.
-      if (by_begin_[i]->begin >= end && earliest_issue_[i] >= end) break;
-      if (by_begin_[i]->end >= begin) f(*by_begin_[i]);
-    }
+    const auto after =
+        std::partition_point(by_begin_.begin(), by_begin_.end(), [&](const auto* s) { return s->begin < end; });
+    const auto limit = static_cast<std::size_t>(after - by_begin_.begin());
+    for (std::size_t i = next_ending(0, begin); i < limit; i = next_ending(i + 1, begin)) f(*by_begin_[i]);
+    for (const fsdp::Span* s : issued_before(begin, end)) f(*s);
   }
 
  private:
   std::unordered_map<std::uint32_t, const fsdp::Span*> by_id_;
   std::vector<const fsdp::Span*> by_begin_;
-  std::vector<fsdp::Nanos> latest_end_;      // of by_begin_[0..i]
-  std::vector<fsdp::Nanos> earliest_issue_;  // of by_begin_[i..]
+  // The first i >= from whose span ends at or after t; by_begin_.size() if there is none.
+  std::size_t next_ending(std::size_t from, fsdp::Nanos t) const;
+  // Spans issued in [begin, end) that begin at or after `end`, in order.
+  std::vector<const fsdp::Span*> issued_before(fsdp::Nanos begin, fsdp::Nanos end) const;
+
+  std::vector<fsdp::Nanos> latest_;  // a tree over by_begin_: node k holds the later end of 2k and 2k + 1
+  std::size_t leaves_ = 1;           // of the tree; leaf i is node leaves_ + i
+  std::vector<const fsdp::Span*> by_issue_;
   std::vector<const fsdp::Span*> compute_lane_;
   std::vector<const fsdp::Span*> collectives_;  // by end
   bool one_communicator_ = true;

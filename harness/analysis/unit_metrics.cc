@@ -1,8 +1,7 @@
 #include <algorithm>
 #include <map>
 
-#include "harness/analysis/interval_set.h"
-#include "harness/analysis/partition.h"
+#include "harness/analysis/step_metrics.h"
 
 namespace harness {
 
@@ -27,7 +26,19 @@ void count_collective(const Span& s, fsdp::Nanos in_flight, UnitMetrics& m) {
 
 }  // namespace
 
+IntervalSet computing_of(const std::vector<Span>& spans) {
+  std::vector<Interval> computing;
+  for (const Span& s : spans) {
+    if (s.kind == SpanKind::kCompute || s.kind == SpanKind::kOptimizer) computing.push_back({s.begin, s.end});
+  }
+  return IntervalSet(std::move(computing));
+}
+
 std::vector<UnitMetrics> unit_metrics(const std::vector<Span>& spans, const StepPartition& step) {
+  return unit_metrics(SpanIndex(spans), computing_of(spans), step);
+}
+
+std::vector<UnitMetrics> unit_metrics(const SpanIndex& index, const IntervalSet& compute, const StepPartition& step) {
   std::map<std::pair<fsdp::UnitId, fsdp::Pass>, UnitMetrics> rows;
   auto row = [&](fsdp::UnitId unit, fsdp::Pass pass) -> UnitMetrics& {
     UnitMetrics& m = rows[{unit, pass}];
@@ -35,15 +46,10 @@ std::vector<UnitMetrics> unit_metrics(const std::vector<Span>& spans, const Step
     m.pass = pass;
     return m;
   };
-  std::vector<Interval> computing;
-  for (const Span& s : spans) {
-    if (s.kind == SpanKind::kCompute || s.kind == SpanKind::kOptimizer) computing.push_back({s.begin, s.end});
-  }
-  const IntervalSet compute(std::move(computing));
-  for (const Span& s : spans) {
+  index.for_each_within(step.begin, step.end, [&](const Span& s) {
     const fsdp::Nanos begin = std::max(s.begin, step.begin), end = std::min(s.end, step.end);
     const bool counts = s.begin >= step.begin && s.begin < step.end;  // a collective counts where it begins
-    if (s.kind == SpanKind::kStep || s.unit == fsdp::kNoUnit || (begin >= end && !counts)) continue;
+    if (s.kind == SpanKind::kStep || s.unit == fsdp::kNoUnit || (begin >= end && !counts)) return;
     const fsdp::Nanos ns = std::max(fsdp::Nanos{0}, end - begin);
     if (is_collective(s.kind)) {
       UnitMetrics& m = row(s.unit, s.pass);
@@ -54,7 +60,7 @@ std::vector<UnitMetrics> unit_metrics(const std::vector<Span>& spans, const Step
     } else if (s.kind == SpanKind::kCopy) {
       row(s.unit, s.pass).copy_ns += ns;
     }
-  }
+  });
   for (const CollectiveDetail& c : step.collectives) {
     if (c.unit == fsdp::kNoUnit) continue;
     UnitMetrics& m = row(c.unit, c.pass);

@@ -1,6 +1,6 @@
 #include <nlohmann/json.hpp>
 
-#include "harness/trace/analyze.h"
+#include "harness/trace/analyze_parts.h"
 #include "harness/trace/json_text.h"
 
 namespace harness {
@@ -45,7 +45,9 @@ Json step_json(const ForeignStep& s, fsdp::Nanos origin) {
   j["idle_unknown_ns"] = s.idle_unknown;
   j["communication_ns"] = s.partition.communication;
   j["communication_hidden_ns"] = s.partition.communication_hidden;
+  j["unrecorded_ns"] = s.unrecorded;
   j["cut"] = s.cut;
+  j["left_out"] = s.left_out;
   return j;
 }
 
@@ -92,7 +94,7 @@ Json savings_json(const RowAnalysis& row) {
   Json out = Json::array();
   for (const Saving& s : all) {
     Json j;
-    j["unit"] = text_or_null(unit_of(s.unit, row.unit_names));
+    j["unit"] = text_or_null(unit_of(s.unit, names_of(row)));
     j["pass"] = s.pass == fsdp::Pass::kNone ? Json(nullptr) : Json(fsdp::name_of(s.pass));
     j["collective"] = fsdp::name_of(s.collective);
     j["exposed_ns"] = s.exposed_ns;
@@ -167,6 +169,28 @@ Json convention_json(const RowAnalysis& row, Convention c) {
   return j;
 }
 
+Json unclassified_json(const std::vector<Unclassified>& all) {
+  Json out = Json::array();
+  for (const Unclassified& u : all) {
+    out.push_back({{"kind", u.kind},
+                   {"text", printable(u.text)},
+                   {"count", u.count},
+                   {"ns", u.ns},
+                   {"pct", percent(u.pct)},
+                   {"matters", u.matters}});
+  }
+  return out;
+}
+
+// A document inside another, so many spaces further in.
+void append_indented(std::string& out, const Json& j, const std::string& spaces) {
+  const std::string text = j.dump(1, ' ', false, Json::error_handler_t::replace);
+  for (const char c : text) {
+    out += c;
+    if (c == '\n') out += spaces;
+  }
+}
+
 Json row_json(const RowAnalysis& row, Convention c, const FileAnalysis& file) {
   const ForeignPartition& p = row.partition;
   const fsdp::Nanos origin = p.whole.partition.begin;
@@ -184,31 +208,37 @@ Json row_json(const RowAnalysis& row, Convention c, const FileAnalysis& file) {
   j["begin_before_launch"] = p.counts.before_launch;
   j["span_ns"] = p.whole.partition.end - origin;
   j["overlap_pct"] = percent(row.overlap_pct);
+  j["overlap_pct_of"] = p.has_steps ? "steps" : "whole";
+  if (row.several_processes) j["process"] = row.process;
   if (file.facts.source != TraceSource::kShardscope) {
     const RunningTimes& r = p.whole.running;
     j["compute_union_ns"] = r.length(kRunsModel);
-    j["communication_union_ns"] = r.length(kRunsCommunication);
+    j["communication_union_ns"] = r.length(kRunsAnyCommunication);
     j["copy_union_ns"] = r.length(kRunsMemcpy | kRunsMemset | kRunsCopyKernel);
-    j["overlap_ns"] = r.both(kRunsModel, kRunsCommunication);
+    j["overlap_ns"] = r.both(kRunsModel, kRunsAnyCommunication);
     j["busy_ns"] = r.length(~0u);
+    j["unions_of"] = "whole";  // the trace, with what ran outside of steps
   }
   j["has_steps"] = p.has_steps;
   Json total = step_json(row.total, origin);
   total.erase("label");
   total.erase("cut");
+  total.erase("left_out");
   // Steps that were left out lie between the others: the length is what the classes cover.
   total["length_ns"] = sum(row.total.partition.classes);
   j["partition"] = std::move(total);
-  j["details"] = details_json(row.total, row.unit_names);
+  j["details"] = details_json(row.total, names_of(row));
   if (p.has_steps) {
     j["steps"] = Json::array();
-    for (const ForeignStep& s : p.steps) j["steps"].push_back(step_json(s, origin));
+    const std::size_t listed = std::min(p.steps.size(), kMostStepsInJson);
+    for (std::size_t i = 0; i < listed; ++i) j["steps"].push_back(step_json(p.steps[i], origin));
+    j["steps_not_listed"] = p.steps.size() - listed;
     j["before_first_step"] = {
         {"operations", p.before.operations},
         {"length_ns", p.before.operations > 0 ? p.before.partition.end - p.before.partition.begin : 0},
         {"busy_ns", p.before.running.length(~0u)}};
   }
-  j["units"] = units_json(p.units, row.unit_names);
+  j["units"] = units_json(p.units, names_of(row));
   j["savings"] = savings_json(row);
   j["savings_exact"] = row.savings_exact;
   j["slowdown"] = slowdown_json(p.slowdown);
@@ -218,7 +248,7 @@ Json row_json(const RowAnalysis& row, Convention c, const FileAnalysis& file) {
     s["length_ns"] = p.stretch.end - p.stretch.begin;
     s["step"] = text_or_null(p.stretch.step);
     s["largest_class"] = name_of(p.stretch.largest);
-    s["unit"] = text_or_null(unit_of(p.stretch.unit, row.unit_names));
+    s["unit"] = text_or_null(unit_of(p.stretch.unit, names_of(row)));
     add_classes(s, p.stretch.classes);
     j["critical_stretch"] = std::move(s);
   } else {
@@ -227,6 +257,7 @@ Json row_json(const RowAnalysis& row, Convention c, const FileAnalysis& file) {
   j["findings"] = Json::array();
   for (const AnalysisFinding& f : row.findings)
     j["findings"].push_back({{"kind", f.kind}, {"text", f.text}, {"ns", f.ns}, {"saved_ns", or_null(f.saved_ns)}});
+  j["unclassified"] = unclassified_json(row.unclassified);
   if (c != Convention::kExclusive) j["convention"] = convention_json(row, c);
   return j;
 }
@@ -254,9 +285,10 @@ Json file_json(const FileAnalysis& f) {
                       {"not_a_number", facts.bad.not_a_number},
                       {"impossible_duration", facts.bad.impossible_duration}};
   j["suspect"] = f.suspect;
+  j["unclassified"] = unclassified_json(f.unclassified);
   j["issued"] = Json::array();
   for (const IssuedCollectives& i : f.issued) {
-    j["issued"].push_back({{"unit", text_or_null(unit_of(i.unit, f.unit_names))},
+    j["issued"].push_back({{"unit", text_or_null(unit_of(i.unit, *f.unit_names))},
                            {"pass", i.pass == fsdp::Pass::kNone ? Json(nullptr) : Json(fsdp::name_of(i.pass))},
                            {"all_gathers", i.all_gathers},
                            {"reduce_scatters", i.reduce_scatters}});
@@ -313,10 +345,20 @@ std::string to_json(const TraceAnalysis& a) {
   j["files"] = Json::array();
   for (const FileAnalysis& f : a.files) j["files"].push_back(file_json(f));
   j["rows"] = Json::array();
-  for (const RowAnalysis& r : a.rows) j["rows"].push_back(row_json(r, a.convention, a.files[r.file]));
   if (a.alignment) j["alignment"] = alignment_json(*a.alignment);
   j["imbalance_pct"] = percent(a.imbalance_pct);
-  return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::string out = j.dump(1, ' ', false, Json::error_handler_t::replace);
+  if (a.rows.empty()) return out + "\n";
+  // One row at a time: a tree takes several times the room of its text.
+  const std::string empty = "\n \"rows\": []";
+  const std::size_t at = out.find(empty) + empty.size() - 1;
+  std::string rest = out.substr(at);
+  out.resize(at);
+  for (std::size_t i = 0; i < a.rows.size(); ++i) {
+    out += i > 0 ? ",\n  " : "\n  ";
+    append_indented(out, row_json(a.rows[i], a.convention, a.files[a.rows[i].file]), "  ");
+  }
+  return out + "\n " + rest + "\n";
 }
 
 }  // namespace harness

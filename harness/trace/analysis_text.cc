@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "harness/trace/analyze.h"
+#include "harness/trace/analyze_parts.h"
 #include "harness/trace/json_text.h"
 
 namespace harness {
@@ -9,17 +9,7 @@ namespace {
 
 using fsdp::Nanos;
 
-std::string micros(Nanos ns) {
-  std::string raw;
-  append_micros(raw, ns);
-  // Groups of three: 1234567.890 -> 1,234,567.890.
-  const std::size_t point = raw.find('.');
-  for (std::size_t i = point; i > 3 + (raw[0] == '-');) {
-    i -= 3;
-    if (i > (raw[0] == '-' ? 1u : 0u)) raw.insert(i, ",");
-  }
-  return raw;
-}
+std::string micros(Nanos ns) { return grouped_micros(ns); }
 
 std::string padded(const std::string& s, std::size_t width, bool right = true) {
   const std::string space(s.size() < width ? width - s.size() : 0, ' ');
@@ -89,7 +79,9 @@ std::string partition_table(const RowAnalysis& row) {
   constexpr std::size_t kMostSteps = 20;
   if (row.partition.has_steps) {
     for (std::size_t i = 0; i < std::min(steps.size(), kMostSteps); ++i) {
-      std::vector<std::string> line{steps[i].label + (steps[i].cut ? " (cut)" : ""),
+      std::vector<std::string> line{steps[i].label + (steps[i].cut        ? " (cut)"
+                                                      : steps[i].left_out ? " (left out)"
+                                                                          : ""),
                                     micros(steps[i].partition.end - steps[i].partition.begin)};
       for (int c : columns) line.push_back(micros(steps[i].partition.classes[static_cast<std::size_t>(c)]));
       t.rows.push_back(line);
@@ -99,7 +91,8 @@ std::string partition_table(const RowAnalysis& row) {
   t.rows.push_back(shares);
   std::string out = t.text();
   if (row.partition.has_steps && steps.size() > kMostSteps) {
-    out += "  (" + std::to_string(steps.size() - kMostSteps) + " more steps; --json has all)\n";
+    out += "  (" + std::to_string(steps.size() - kMostSteps) + " more steps; --json has up to " +
+           std::to_string(kMostStepsInJson) + ")\n";
   }
   return out;
 }
@@ -148,7 +141,7 @@ std::string causes(const RowAnalysis& row) {
     out += "  longest stretch without model work: " + micros(s.end - s.begin) + " us" +
            (s.step.empty() ? "" : " in " + s.step) + ", from " + micros(s.begin - row.partition.whole.partition.begin) +
            " us, mostly " + std::string(name_of(s.largest));
-    if (s.unit >= 0) out += " (" + unit_of(s.unit, row.unit_names) + ")";
+    if (s.unit >= 0) out += " (" + unit_of(s.unit, names_of(row)) + ")";
     out += "\n";
   }
   return out + slowdown_line(row) + findings_text(row);
@@ -160,10 +153,10 @@ std::string units_table(const RowAnalysis& row) {
       {"unit", "pass", "gathers", "us", "reduces", "us", "other", "exposed us", "hidden us", "compute us"});
   for (const UnitMetrics& m : row.partition.units) {
     if (m.unit < 0) continue;
-    t.rows.push_back({unit_of(m.unit, row.unit_names), std::string(fsdp::name_of(m.pass)),
-                      std::to_string(m.all_gathers), micros(m.all_gather_ns), std::to_string(m.reduce_scatters),
-                      micros(m.reduce_scatter_ns), std::to_string(m.other_collectives), micros(m.exposed_ns),
-                      micros(m.hidden_ns), micros(m.compute_ns)});
+    t.rows.push_back({unit_of(m.unit, names_of(row)), std::string(fsdp::name_of(m.pass)), std::to_string(m.all_gathers),
+                      micros(m.all_gather_ns), std::to_string(m.reduce_scatters), micros(m.reduce_scatter_ns),
+                      std::to_string(m.other_collectives), micros(m.exposed_ns), micros(m.hidden_ns),
+                      micros(m.compute_ns)});
   }
   return t.rows.size() > 1 ? t.text() : "";
 }
@@ -232,7 +225,7 @@ std::string file_text(const FileAnalysis& f) {
     Table t;
     t.rows.push_back({"issued by the host", "pass", "all-gathers", "reduce-scatters"});
     for (const IssuedCollectives& i : f.issued) {
-      t.rows.push_back({unit_of(i.unit, f.unit_names), std::string(fsdp::name_of(i.pass)),
+      t.rows.push_back({unit_of(i.unit, *f.unit_names), std::string(fsdp::name_of(i.pass)),
                         std::to_string(i.all_gathers), std::to_string(i.reduce_scatters)});
     }
     out += t.text();
@@ -284,8 +277,9 @@ std::string to_text(const TraceAnalysis& a) {
       if (a.files[i].facts.source == TraceSource::kShardscope) {
         out += "\nrank " + std::to_string(r.rank.value_or(0)) + "\n";
       } else {
-        out += "\ndevice " + std::to_string(r.device) + ": " + std::to_string(r.partition.counts.kernels) +
-               " kernels (" + std::to_string(r.partition.counts.communication) + " communication), " +
+        out += "\n" + (r.several_processes ? "process " + std::to_string(r.process) + ", " : std::string()) +
+               "device " + std::to_string(r.device) + ": " + std::to_string(r.partition.counts.kernels) + " kernels, " +
+               std::to_string(r.partition.counts.communication) + " collectives, " +
                std::to_string(r.partition.counts.memcpys + r.partition.counts.memsets) + " copies, span " +
                micros(r.partition.whole.partition.end - r.partition.whole.partition.begin) + " us\n";
       }

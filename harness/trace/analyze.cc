@@ -75,7 +75,8 @@ class Analyzer {
     } else {
       f.rank_from = "unknown";
     }
-    f.unit_names = l.is_own() ? l.own.unit_names : l.trace.unit_names();
+    f.unit_names =
+        std::make_shared<const std::vector<std::string>>(l.is_own() ? l.own.unit_names : l.trace.unit_names());
     const std::int64_t records = static_cast<std::int64_t>(l.trace.operations()) + f.facts.bad.total();
     f.suspect = f.facts.bad.total() * 100 > records;
     f.operations = l.is_own() ? l.own.spans.size() : l.trace.operations();
@@ -119,34 +120,47 @@ class Analyzer {
     }
   }
 
+  void begin_row(const ForeignTrace& t, std::size_t file, RowAnalysis& row, const DeviceRow& of) const {
+    row.file = file;
+    row.rank = t.facts.several_processes ? std::nullopt : out_.files[file].rank;
+    row.device = of.device;
+    row.process = of.process;
+    row.unit_names = out_.files[file].unit_names;
+    row.several_processes = t.facts.several_processes;
+  }
+
   void sweep(ForeignTrace& t, std::size_t file, std::vector<RowAnalysis>& rows) {
     std::vector<HtaClass> classes;
     for (const std::string& name : t.names()) classes.push_back(hta_class(name));
     std::optional<ForeignSweep> sweep;
     std::optional<HtaSweep> hta;
+    UnclassifiedKernels kernels;
     std::size_t current = 0;
     auto close = [&] {
       if (!sweep) return;
       RowAnalysis& row = rows[current];
       row.partition = sweep->finish();
       if (hta) row.hta = hta->finish();
+      for (const HostSync& s : row.partition.host_syncs) row.call_names.push_back(t.names()[s.name]);
+      add_up(row);
+      row.unclassified = unclassified_of_row(t, current, row.total);
+      kernels.append(t, sum(row.total.partition.classes), row.unclassified);
+      kernels = {};
     };
     t.for_each_op([&](const DeviceOp& op) {
       if (!sweep || op.row != current) {
         close();
         current = op.row;
-        rows[current].file = file;
-        rows[current].rank = out_.files[file].rank;
-        rows[current].device = t.rows()[current].device;
-        rows[current].process = t.rows()[current].process;
-        rows[current].unit_names = t.unit_names();
+        begin_row(t, file, rows[current], t.rows()[current]);
         sweep.emplace(t.annotations().steps(), t.step_labels(), t.allocations());
+        sweep->of_process(t.rows()[current].process, t.calls());
         if (options_.convention == Convention::kHta) {
           hta.emplace(HtaOptions{options_.hta_round, options_.hta_include_last_step}, t.annotations().steps(), classes,
                       t.facts.fractional_times);
         }
       }
       sweep->add(op);
+      kernels.add(op);
       if (hta) hta->add(op);
       if (op.cls == OpClass::kCommunication && options_.paths.size() > 1) {
         std::vector<Sighting>& seen = sightings_[file];
@@ -159,33 +173,53 @@ class Analyzer {
     close();
   }
 
-  void finish_row(RowAnalysis& row, const FileAnalysis& file) {
+  void add_up(RowAnalysis& row) const {
     const ForeignPartition& p = row.partition;
     row.total = p.has_steps ? p.sum_of_steps(options_.include_cut_step) : p.whole;
-    row.steps_counted = std::count_if(p.steps.begin(), p.steps.end(),
-                                      [&](const ForeignStep& s) { return !s.cut || options_.include_cut_step; });
+    row.steps_counted = static_cast<std::size_t>(std::count_if(p.steps.begin(), p.steps.end(), [&](const auto& s) {
+      return ForeignPartition::included(s, options_.include_cut_step);
+    }));
     row.overlap_pct = overlap_of(row.total);
+  }
+
+  void finish_row(RowAnalysis& row, const FileAnalysis& file) {
+    const ForeignPartition& p = row.partition;
     if (options_.convention == Convention::kTraceLens) row.tracelens = tracelens_times(p);
     if (options_.convention == Convention::kNsys) row.nsys = nsys_times(p);
     row.findings = findings_of(row);
+    const std::string& path = file.facts.path;
     const std::string where = row_label(row) + ": ";
-    if (!p.has_steps) message(file.facts.path, where + "no step boundaries: everything is one window");
-    for (const ForeignStep& s : p.steps) {
-      if (s.cut && !options_.include_cut_step) {
-        message(file.facts.path,
-                where + s.label + " was cut (its marker never ends) and is left out; --include-cut-step counts it");
-      }
+    if (!p.has_steps) message(path, where + "no step boundaries: everything is one window");
+    if (p.has_steps && p.before.operations > 0) message(path, where + before_steps_text(row));
+    for (const ForeignStep& s : p.steps) say_of_step(s, path, where);
+    for (const Unclassified& u : row.unclassified) say_unclassified(u, path, where);
+    if (p.counts.copy_engine > 0) {
+      message(path, where + std::to_string(p.counts.copy_engine) +
+                        " copies to other devices launched inside ranges of collectives count as these (copy engines)");
     }
     if (p.counts.without_launch > 0) {
       not_clean(TraceOutcome::kPartial);
-      message(file.facts.path, where + std::to_string(p.counts.without_launch) + " of " +
-                                   std::to_string(p.whole.operations) +
-                                   " operations have no launch record: causes of the gaps before them are unknown");
+      message(path, where + std::to_string(p.counts.without_launch) + " of " + std::to_string(p.whole.operations) +
+                        " operations have no launch record: causes of the gaps before them are unknown");
     }
+  }
+
+  void say_of_step(const ForeignStep& s, const std::string& path, const std::string& where) {
+    if (s.cut && !options_.include_cut_step) {
+      message(path, where + s.label + " was cut (its marker never ends) and is left out; --include-cut-step counts it");
+    } else if (s.left_out) {
+      message(path, where + s.label + " launched no device work and is left out");
+    }
+  }
+
+  void say_unclassified(const Unclassified& u, const std::string& path, const std::string& where) {
+    if (u.matters) not_clean(TraceOutcome::kPartial);
+    message(path, where + u.text);
   }
 
   std::string row_label(const RowAnalysis& row) const {
     std::string label = row.rank ? "rank " + std::to_string(*row.rank) + ", device " : "device ";
+    if (row.several_processes) label = "process " + std::to_string(row.process) + ", device ";
     return label + std::to_string(row.device);
   }
 
@@ -195,13 +229,22 @@ class Analyzer {
     return 100.0 * static_cast<double>(s.partition.communication_hidden) / static_cast<double>(all);
   }
 
-  void own_rows(const Loaded& l, std::size_t file) {
-    for (RowAnalysis& row : harness::own_rows(l.own, options_, file)) {
+  void own_rows(Loaded& l, std::size_t file) {
+    std::vector<RowAnalysis> rows;
+    try {
+      rows = harness::own_rows(l.own, options_, file);
+    } catch (const fsdp::Error& e) {
+      throw fsdp::ConfigError("[" + l.trace.facts.path + "] is no usable trace of ours: " + e.what());
+    }
+    for (RowAnalysis& row : rows) {
+      row.unit_names = out_.files[file].unit_names;
       row.overlap_pct = overlap_of(row.total);
       row.findings = findings_of(row);
       out_.rows.push_back(std::move(row));
     }
-    own_spans_.insert(own_spans_.end(), l.own.spans.begin(), l.own.spans.end());
+    out_.files[file].operations = l.own.spans.size();
+    own_spans_.insert(own_spans_.end(), std::make_move_iterator(l.own.spans.begin()),
+                      std::make_move_iterator(l.own.spans.end()));
     own_units_ = l.own.unit_names;
     own_run_ = l.own.run;
   }
@@ -224,14 +267,24 @@ class Analyzer {
       if (f.suspect) not_clean(TraceOutcome::kPartial);
     }
     if (l.is_own()) {
-      if (l.own.spans.empty()) no_device(facts.path, f);
+      if (f.operations == 0) no_device(facts.path, f);
       return;
     }
+    Nanos length = 0;
+    for (const RowAnalysis& row : out_.rows) {
+      if (row.file == i) length = std::max(length, row.partition.whole.length());
+    }
+    f.unclassified = unclassified_of_file(l.trace, length);
+    for (const Unclassified& u : f.unclassified) say_unclassified(u, facts.path, "");
     if (f.operations == 0) {
       f.issued = issued_collectives(l.trace.annotations());
       return no_device(facts.path, f);
     }
-    judge_communication(l, i);
+    judge_communication(i);
+    if (facts.several_processes) {
+      message(facts.path,
+              "the file holds several processes: a row for each of their devices; the rank it names is one's");
+    }
     if (facts.optimizer_annotations == 0) {
       message(facts.path, "no Optimizer.step annotation: the optimizer is inside compute");
     }
@@ -239,18 +292,22 @@ class Analyzer {
 
   void no_device(const std::string& path, const FileAnalysis& f) {
     not_clean(TraceOutcome::kNoDeviceActivity);
-    message(path, f.issued.empty()
-                      ? "no device activity in this trace: it holds host events only"
-                      : "no device activity in this trace: it holds host events only; what the host issued is listed");
+    const bool unknown =
+        std::any_of(f.unclassified.begin(), f.unclassified.end(), [](const auto& u) { return u.matters; });
+    message(path, std::string("no device activity in this trace") +
+                      (unknown            ? " that is known"
+                       : f.issued.empty() ? ": it holds host events only"
+                                          : ": it holds host events only; what the host issued is listed"));
   }
 
-  void judge_communication(const Loaded& l, std::size_t i) {
+  void judge_communication(std::size_t i) {
     const TraceFacts& facts = out_.files[i].facts;
-    std::int64_t communication = 0, copies = 0;
+    std::int64_t communication = 0, copies = 0, engines = 0;
     for (const RowAnalysis& row : out_.rows) {
       if (row.file != i) continue;
       communication += row.partition.counts.communication;
       copies += row.partition.counts.annotated_copies;
+      engines += row.partition.counts.copy_engine;
     }
     if (communication == 0 && facts.collective_annotations > 0 && facts.world != 1) {
       not_clean(TraceOutcome::kPartial);
@@ -258,11 +315,12 @@ class Analyzer {
               "no communication kernels found, though the host called collectives: kernel-less collectives are "
               "not recognisable in this file");
     }
-    if (facts.fsdp_annotations > 0) {
-      message(facts.path, copies > 0 ? "FSDP copies recognised by annotation: " + std::to_string(copies)
-                                     : "FSDP copies are not recognised: none was launched inside an FSDP annotation");
+    if (facts.fsdp_annotations > 0 && copies > 0) {
+      message(facts.path, "FSDP copies recognised by annotation: " + std::to_string(copies));
+    } else if (facts.fsdp_annotations > 0) {
+      message(facts.path, std::string("FSDP copies are not recognised: none ") +
+                              (engines > 0 ? "but collectives " : "") + "was launched inside an FSDP annotation");
     }
-    (void)l;
   }
 
   void align_ranks() {
@@ -319,14 +377,14 @@ class Analyzer {
           if (sweep) sweep->finish();
           current = op.row;
           RowAnalysis row;
-          row.rank = out_.files[i].rank;
-          row.device = t.rows()[current].device;
+          begin_row(t, i, row, t.rows()[current]);
           out.begin_row(row_label(row), shift);
           sweep.emplace(t.annotations().steps(), t.step_labels(), t.allocations(),
                         [&](PartitionClass cls, Nanos begin, Nanos end, const DeviceOp* owner) {
                           out.add_piece(cls, begin, end,
                                         owner == nullptr ? "" : unit_name(owner->unit, t.unit_names()));
                         });
+          sweep->of_process(t.rows()[current].process, t.calls());
         }
         sweep->add(op);
         out.add(op, t.names()[op.name], unit_name(op.unit, t.unit_names()));

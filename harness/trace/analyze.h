@@ -2,6 +2,7 @@
 // ranks.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "harness/analysis/foreign_partition.h"
 #include "harness/analysis/partition.h"
 #include "harness/trace/foreign_trace.h"
+#include "harness/trace/unclassified.h"
 
 namespace harness {
 
@@ -26,7 +28,7 @@ struct AnalyzeOptions {
 
 // What a user can do something about. The sums of `ns` never exceed the exposed time of the row.
 struct AnalysisFinding {
-  std::string kind;  // "same_stream", "exposed"
+  std::string kind;  // "same_stream", "host_sync", "exposed"
   std::string text;
   fsdp::Nanos ns = 0;
   std::optional<fsdp::Nanos> saved_ns;  // by which the steps that count would be shorter in all if it were hidden
@@ -47,7 +49,10 @@ struct RowAnalysis {
   std::optional<TraceLensTimes> tracelens;
   std::optional<NsysTimes> nsys;
   std::vector<AnalysisFinding> findings;
-  std::vector<std::string> unit_names;
+  std::vector<Unclassified> unclassified;
+  std::shared_ptr<const std::vector<std::string>> unit_names;  // of the file
+  bool several_processes = false;                              // the file holds more than one
+  std::vector<std::string> call_names;                         // of `partition.host_syncs`, in their order
 };
 
 struct FileAnalysis {
@@ -56,7 +61,8 @@ struct FileAnalysis {
   std::string rank_from;                  // "file", "name", "flag", "unknown"
   bool suspect = false;                   // more than 1 % of the device records are bad
   std::vector<IssuedCollectives> issued;  // of traces without device rows
-  std::vector<std::string> unit_names;
+  std::shared_ptr<const std::vector<std::string>> unit_names;
+  std::vector<Unclassified> unclassified;
   std::size_t operations = 0;
 };
 
@@ -82,7 +88,8 @@ TraceAnalysis analyze_traces(const AnalyzeOptions& options);
 // Exit code of `analyze`: 0 clean, 1 partial or no device activity (2, unusable, is the exception above).
 int exit_code_of(TraceOutcome o);
 
-std::string to_json(const TraceAnalysis& a);  // one document, a newline at the end
-std::string to_text(const TraceAnalysis& a);  // for people
+inline constexpr std::size_t kMostStepsInJson = 10'000;  // of a row
+std::string to_json(const TraceAnalysis& a);             // one document, a newline at the end
+std::string to_text(const TraceAnalysis& a);             // for people
 
 }  // namespace harness

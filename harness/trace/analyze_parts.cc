@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "harness/trace/json_text.h"
+
 namespace harness {
 
 using fsdp::Nanos;
@@ -23,7 +25,38 @@ std::string unit_name(fsdp::UnitId unit, const std::vector<std::string>& names) 
                                                                     : std::string();
 }
 
+const std::vector<std::string>& names_of(const RowAnalysis& row) {
+  static const std::vector<std::string> kNone;
+  return row.unit_names ? *row.unit_names : kNone;
+}
+
+std::string before_steps_text(const RowAnalysis& row) {
+  const ForeignStep& b = row.partition.before;
+  return std::to_string(b.operations) + (b.operations == 1 ? " operation" : " operations") +
+         " before the first step (" + grouped_micros(b.running.length(~0u)) + " us of work in " +
+         grouped_micros(b.length()) + " us) are in no step: the overlap and the partition are those of the steps";
+}
+
 namespace {
+
+// The host sits in a call between the launches of two gathers: the network is not to blame for the second.
+void add_host_syncs(const RowAnalysis& row, Nanos& left, std::vector<AnalysisFinding>& out) {
+  const std::vector<HostSync>& all = row.partition.host_syncs;
+  const Nanos length = row.partition.whole.length();
+  for (std::size_t i = 0; i < std::min<std::size_t>(all.size(), 3); ++i) {
+    const HostSync& s = all[i];
+    if ((s.exposed_ns + s.gap_ns) < length / 100) continue;
+    const Nanos ns = std::min(left, s.exposed_ns);
+    left -= ns;
+    out.push_back({"host_sync",
+                   "the host is blocked in " + row.call_names.at(i) + " (" + std::to_string(s.calls) +
+                       (s.calls == 1 ? " call, " : " calls, ") + grouped_micros(s.exposed_ns + s.gap_ns) +
+                       " us without compute) between the launches of all-gathers, so the next ones are issued late: "
+                       "take the synchronization out, or prefetch explicitly (FSDP2: set_modules_to_forward_prefetch, "
+                       "set_modules_to_backward_prefetch); exposed meanwhile",
+                   ns});
+  }
+}
 
 double hidden_pct(const KindTimes& k) {
   return k.ns > 0 ? 100.0 * static_cast<double>(k.hidden_ns) / static_cast<double>(k.ns) : 0;
@@ -68,12 +101,13 @@ std::vector<AnalysisFinding> findings_of(const RowAnalysis& row) {
   }
   std::vector<Saving> savings = row.total.savings;
   sort_savings(savings);
-  Nanos left = exposed(row.total.partition.classes) - claimed;
+  Nanos left = std::max(Nanos{0}, exposed(row.total.partition.classes) - claimed);
+  add_host_syncs(row, left, out);
   for (const Saving& s : savings) {
     if (out.size() >= 8 || left <= 0) break;
     const Nanos ns = std::min(left, s.exposed_ns);
     left -= ns;
-    out.push_back({"exposed", "exposed " + saving_name(s, row.unit_names), ns, std::min(ns, s.saved_ns)});
+    out.push_back({"exposed", "exposed " + saving_name(s, names_of(row)), ns, std::min(ns, s.saved_ns)});
   }
   return out;
 }

@@ -11,8 +11,12 @@ namespace harness {
 // "trace_rank3.json" -> 3, "rank-12" -> 12, "worker_rank 3" -> 3.
 std::optional<int> rank_in_name(const std::string& path);
 
+// "968 operations (30.000 us, ...) ran before the first step".
+std::string before_steps_text(const RowAnalysis& row);
+
 // Empty for kNoUnit and for units without a name.
 std::string unit_name(fsdp::UnitId unit, const std::vector<std::string>& names);
+const std::vector<std::string>& names_of(const RowAnalysis& row);  // of the units of its file
 
 // "all-gather of layers.3, backward".
 std::string saving_name(const Saving& s, const std::vector<std::string>& names);

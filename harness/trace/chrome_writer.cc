@@ -58,7 +58,7 @@ void append_word(std::string& out, std::string_view word) {
   out += word;
 }
 
-int pid_of(int rank) { return 1000 * (rank + 1); }
+std::int64_t pid_of(int rank) { return 1000 * (std::int64_t{rank} + 1); }
 
 // One line of the file and where it goes in time. Ties: what comes first in `order`, longer slices before shorter ones.
 struct Line {

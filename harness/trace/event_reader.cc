@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstring>
 
 #include "fsdp/core/errors.h"
@@ -13,6 +14,12 @@ namespace {
 constexpr std::size_t kLargestEvent = 4 << 20;
 constexpr int kMostEndless = 100;  // events without an end, each of which costs a scan of the window
 constexpr std::size_t kLargestMember = 1 << 20;
+
+constexpr std::size_t kOtherMembers = 1 << 16;  // bytes of members kept that nothing asks for
+
+bool is_asked_for(const std::string& member) {
+  return member == "schema" || member == "metadata" || member == "distributedInfo" || member == "baseTimeNanoseconds";
+}
 
 // Keys that an event may begin with; an object inside an event's arguments begins otherwise or follows a colon.
 bool begins_event(const char* p, const char* end) {
@@ -34,21 +41,48 @@ EventCategory foreign_category(std::string_view t) {
     case 6:
       if (t == "kernel" || t == "Kernel") return EventCategory::kKernel;
       if (t == "Memcpy") return EventCategory::kMemcpy;
-      return t == "Memset" ? EventCategory::kMemset : EventCategory::kOther;
+      if (t == "Memset") return EventCategory::kMemset;
+      break;
+    case 7:
+      if (t == "Runtime") return EventCategory::kLaunch;
+      break;
     case 9:
-      return t == "cuda_sync" ? EventCategory::kSync : EventCategory::kOther;
+      if (t == "cuda_sync") return EventCategory::kSync;
+      break;
     case 10:
       if (t == "gpu_memcpy") return EventCategory::kMemcpy;
-      return t == "gpu_memset" ? EventCategory::kMemset : EventCategory::kOther;
-    case 7:
-    case 11:
-    case 12:
-      return t == "cuda_runtime" || t == "cuda_driver" || t == "hip_runtime" || t == "Runtime" ? EventCategory::kLaunch
-                                                                                               : EventCategory::kOther;
+      if (t == "gpu_memset") return EventCategory::kMemset;
+      break;
     case 15:
-      return t == "user_annotation" ? EventCategory::kAnnotation : EventCategory::kOther;
+      if (t == "user_annotation") return EventCategory::kAnnotation;
+      break;
   }
-  return EventCategory::kOther;
+  // cuda_runtime, cuda_driver, hip_runtime, xpu_runtime, mtia_runtime, privateuse1_driver, ...
+  return t.ends_with("_runtime") || t.ends_with("_driver") ? EventCategory::kLaunch : EventCategory::kOther;
+}
+
+// What torch.profiler writes beside that, none of it device work: operators, Python, flows, instants, bookkeeping.
+bool is_known(std::string_view t) {
+  static constexpr std::string_view kKnown[] = {"cpu_op",
+                                                "Operator",
+                                                "python_function",
+                                                "ac2g",
+                                                "async_cpu_to_gpu",
+                                                "fwdbwd",
+                                                "async_gpu",
+                                                "overhead",
+                                                "gpu_user_annotation",
+                                                "cuda_event",
+                                                "cpu_instant_event",
+                                                "Trace",
+                                                "__metadata",
+                                                "Python",
+                                                "CPU",
+                                                "input_pipeline",
+                                                "ProfilerStep",
+                                                "collective_comm",
+                                                "cuda_profiler_range"};
+  return is_host_call(t) || std::find(std::begin(kKnown), std::end(kKnown), t) != std::end(kKnown);
 }
 
 // Categories of our own traces: the kinds of Span.
@@ -61,8 +95,23 @@ const auto kSpanKinds = [] {
 
 EventCategory category_of(std::string_view t) {
   if (const EventCategory c = foreign_category(t); c != EventCategory::kOther) return c;
+  if (is_known(t)) return EventCategory::kOther;
   const bool own = std::find(kSpanKinds.begin(), kSpanKinds.end(), t) != kSpanKinds.end();
-  return own ? EventCategory::kSpan : EventCategory::kOther;
+  return own ? EventCategory::kSpan : EventCategory::kUnknown;
+}
+
+bool names_a_device(std::string_view category) {
+  std::string low(category.substr(0, 64));
+  std::transform(low.begin(), low.end(), low.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto has = [&](std::string_view part) { return low.find(part) != std::string::npos; };
+  for (std::string_view host : {"cpu", "host", "python", "runtime", "driver", "annotation"}) {
+    if (has(host)) return false;
+  }
+  for (std::string_view part : {"gpu", "xpu", "npu", "hpu", "tpu", "mlu", "mtia", "musa", "privateuse", "accel",
+                                "device", "kernel", "cuda", "hip", "ascend", "gaudi", "neuron", "memcpy", "memset"}) {
+    if (has(part)) return true;
+  }
+  return false;
 }
 
 EventReader::EventReader(const std::string& path, std::size_t window)
@@ -187,6 +236,12 @@ bool EventReader::read_key(std::string& key) {
   }
 }
 
+bool EventReader::keeps(const std::string& key, std::size_t size) {
+  if (is_asked_for(key)) return size <= kLargestMember;
+  other_members_ += key.size() + size;
+  return other_members_ <= kOtherMembers;
+}
+
 bool EventReader::read_member_value(const std::string& key) {
   if (peek() == 0) {
     cut("the text ends inside member \"" + key + "\"");
@@ -197,7 +252,7 @@ bool EventReader::read_member_value(const std::string& key) {
     std::string_view text;
     const Scan r = scan_value(c, text);
     if (r == Scan::kOk) {
-      if (text.size() <= kLargestMember) members_[key] = std::string(text);
+      if (keeps(key, text.size())) members_[key] = std::string(text);
       pos_ = static_cast<std::size_t>(c.p - window_.data());
       return true;
     }
@@ -297,6 +352,7 @@ bool EventReader::read_event() {
       ++endless_;
       note(offset(), "an event longer than 4 MiB");
     } else {
+      ++endless_;
       note(offset(), source_.damage().empty() ? "an event that does not end" : source_.damage());
     }
     return false;
@@ -334,6 +390,7 @@ Scan EventReader::parse_event(JsonCursor& c, RawEvent& e) const {
     if (!c.more()) return Scan::kShort;
     if (*c.p == '}') {
       ++c.p;
+      if (e.category_text.empty() && e.phase == 'X') e.category = EventCategory::kUnknown;
       return Scan::kOk;
     }
     if (*c.p == ',') {

@@ -27,6 +27,7 @@ enum class EventCategory : std::uint8_t {
   kAnnotation,  // on the host
   kSync,        // pseudo-rows of waits: no device time
   kSpan,        // a slice of our own traces
+  kUnknown,     // a slice of a category that nobody here knows, or of none
 };
 
 // Views into the window: valid during the callback only. Text fields are raw JSON: quotes off, escapes as they are.
@@ -50,11 +51,12 @@ class EventReader {
  public:
   explicit EventReader(const std::string& path, std::size_t window = 1 << 20);
 
-  // Reads the whole file. Events of category kOther (and those without a category) are skipped, unless they have one of
+  // Reads the whole file. Events of category kOther (known, and of no use here) are skipped, unless they have one of
   // the names asked for. Throws fsdp::ConfigError if the text is no trace at all.
   void read(const std::function<void(const RawEvent&)>& on_event);
 
-  // After read(): top-level members other than the events, as JSON text; those above 1 MiB are left out.
+  // After read(): of the top-level members those that are asked for, and short others, as JSON text; one
+  // above 1 MiB is left out.
   const std::map<std::string, std::string>& members() const { return members_; }
   const TextDefects& defects() const { return defects_; }
   std::uint64_t events() const { return events_; }       // whole events, of any kind
@@ -66,6 +68,7 @@ class EventReader {
   char peek();  // the next byte that is not space, 0 at the end
   bool read_key(std::string& key);
   bool read_member_value(const std::string& key);
+  bool keeps(const std::string& key, std::size_t size);
   bool skip_long_value();
   void read_events();
   bool read_event();
@@ -83,11 +86,14 @@ class EventReader {
   bool ended_ = false;
   int endless_ = 0;
   std::map<std::string, std::string> members_;
+  std::size_t other_members_ = 0;  // bytes
   TextDefects defects_;
   std::uint64_t events_ = 0;
   const std::function<void(const RawEvent&)>* on_event_ = nullptr;
 };
 
 EventCategory category_of(std::string_view text);
+// Whether a category that is not known is an accelerator's, by its name.
+bool names_a_device(std::string_view category);
 
 }  // namespace harness

@@ -4,8 +4,8 @@
 #include <set>
 #include <tuple>
 
+#include "harness/trace/foreign_sorters.h"
 #include "harness/trace/json_text.h"
-#include "harness/trace/run_sorter.h"
 
 namespace harness {
 
@@ -14,46 +14,25 @@ using fsdp::Nanos;
 namespace {
 
 constexpr std::size_t kMostNames = 1 << 16;
+constexpr std::size_t kLongestName = 4096, kLongestLabel = 1024;
+// So that no file takes more than about 1 GB: annotations and calls beyond are not kept, and that is said.
+constexpr std::size_t kMostAnnotations = 4 << 20, kMostCalls = 8 << 20;
 // A kernel cannot go on for this long after the next one of its stream began; shorter overlaps are legal (programmatic
 // dependent launch, branches of a graph).
 constexpr Nanos kLongOverlap = 100'000'000;
+// Calls that take as long block, whatever they are called; synchronizations matter from the second on.
+constexpr Nanos kLongCall = 1'000'000, kLongSynchronization = 10'000;
 
-struct LaunchCall {
-  std::int64_t process;
-  std::uint64_t correlation;
-  Nanos begin, end;
-  std::uint32_t thread;
-};
-
-struct ByCorrelation {
-  bool operator()(const DeviceOp& a, const DeviceOp& b) const {
-    return std::tie(a.row, a.correlation, a.order) < std::tie(b.row, b.correlation, b.order);
-  }
-};
-struct ByKey {
-  bool operator()(const LaunchCall& a, const LaunchCall& b) const {
-    return std::tie(a.process, a.correlation, a.begin) < std::tie(b.process, b.correlation, b.begin);
-  }
-};
-struct ByBegin {
-  bool operator()(const DeviceOp& a, const DeviceOp& b) const {
-    return std::tie(a.row, a.begin, a.stream, a.correlation, a.order) <
-           std::tie(b.row, b.begin, b.stream, b.correlation, b.order);
-  }
-};
+void add_to(UnknownEvents& u, Nanos ns, std::int64_t count) {
+  u.count += count;
+  u.ns = std::min(kLatestTime, u.ns + std::clamp(ns, Nanos{0}, kLatestTime));
+}
 
 }  // namespace
 
 std::string_view name_of(TraceSource s) {
   return s == TraceSource::kKineto ? "kineto" : (s == TraceSource::kNsys ? "nsys" : "shardscope");
 }
-
-struct ForeignTrace::Sorters {
-  explicit Sorters(std::size_t budget) : unjoined(budget / 3), launches(budget / 3), ops(budget / 3) {}
-  RunSorter<DeviceOp, ByCorrelation> unjoined;
-  RunSorter<LaunchCall, ByKey> launches;
-  RunSorter<DeviceOp, ByBegin> ops;
-};
 
 ForeignTrace::ForeignTrace(std::size_t memory_budget) : sorters_(std::make_unique<Sorters>(memory_budget)) {}
 ForeignTrace::~ForeignTrace() = default;
@@ -70,8 +49,9 @@ std::uint32_t ForeignTrace::name(std::string_view text) {
     if (const auto it = name_ids_.find(key); it != name_ids_.end()) return it->second;
   }
   const auto id = static_cast<std::uint32_t>(names_.size());
-  names_.push_back(printable(key));
-  name_classes_.push_back({is_communication_name(key), is_emulated_name(key), collective_kind(key)});
+  names_.push_back(printable(std::string_view(key).substr(0, kLongestName)));
+  const bool peers = key.find("PtoP") != std::string::npos || key.find("Peer") != std::string::npos;
+  name_classes_.push_back({communication_name(key), is_emulated_name(key), peers, collective_kind(key)});
   name_ids_.emplace(key, id);
   return id;
 }
@@ -85,12 +65,17 @@ std::uint32_t ForeignTrace::thread(std::int64_t process, std::int64_t id) {
 }
 
 std::uint16_t ForeignTrace::row(std::int64_t process, std::int32_t device) {
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i].process == process && rows_[i].device == device) return static_cast<std::uint16_t>(i);
+  if (last_row_ < rows_.size() && rows_[last_row_].process == process && rows_[last_row_].device == device) {
+    return static_cast<std::uint16_t>(last_row_);
   }
   // A file with more devices than that is damaged: they share the last row.
-  if (rows_.size() < 4096) rows_.push_back({process, device});
-  return static_cast<std::uint16_t>(rows_.size() - 1);
+  const bool full = rows_.size() >= 4096 && !row_ids_.contains({process, device});
+  const auto last = static_cast<std::uint16_t>(std::max<std::size_t>(rows_.size(), 1) - 1);
+  if (full) return last;
+  const auto [it, fresh] = row_ids_.try_emplace({process, device}, static_cast<std::uint16_t>(rows_.size()));
+  if (fresh) rows_.push_back({process, device});
+  last_row_ = it->second;
+  return it->second;
 }
 
 void ForeignTrace::add_op(const DeviceOp& op) {
@@ -100,13 +85,48 @@ void ForeignTrace::add_op(const DeviceOp& op) {
   sorters_->unjoined.push(o);
 }
 
-void ForeignTrace::add_launch(std::int64_t process, std::uint64_t correlation, std::uint32_t thread, Nanos begin,
-                              Nanos end) {
-  sorters_->launches.push({process, correlation, begin, end, thread});
+void ForeignTrace::add_call(std::string_view call, std::int64_t process, std::uint64_t correlation,
+                            std::uint32_t thread, Nanos begin, Nanos end) {
+  ProcessCalls& p = facts.processes[process];
+  ++p.calls;
+  const bool allocates = is_allocation_call(call);
+  const Nanos length = end - begin;
+  const bool blocks = length >= kLongCall || (length >= kLongSynchronization && is_synchronizing_call(call));
+  if (allocates || blocks) {
+    if (kept_calls_ == kMostCalls) {
+      facts.partial = true;
+      facts.notes.push_back("more than " + std::to_string(kMostCalls) +
+                            " allocation and blocking calls: those that follow are not counted");
+    }
+    if (kept_calls_++ >= kMostCalls) return;
+    if (allocates) allocation_calls_[thread].push_back({begin, end});
+    if (blocks) calls_.blocking[thread].push_back({begin, end, name(call)});
+  }
+  if (correlation == 0) return;
+  const bool graph = is_graph_launch(call), kernel = graph || is_kernel_launch(call);
+  p.launches += kernel;
+  sorters_->launches.push({process, correlation, begin, end, thread, kernel, graph});
 }
 
-void ForeignTrace::add_allocation(std::uint32_t thread, Nanos begin, Nanos end) {
-  allocation_calls_[thread].push_back({begin, end});
+void ForeignTrace::add_unknown(std::string_view what, bool device, Nanos ns, std::int64_t count) {
+  constexpr std::size_t kMost = 64;
+  const std::string text = printable(what.substr(0, 64));
+  auto it = std::find_if(facts.unknown.begin(), facts.unknown.end(),
+                         [&](const UnknownEvents& u) { return u.what == text && u.device == device; });
+  if (it == facts.unknown.end()) {
+    if (facts.unknown.size() >= kMost) return add_to(facts.unknown.back(), ns, count);
+    const bool last = facts.unknown.size() + 1 == kMost;
+    facts.unknown.push_back({last ? "(others)" : text, device || last});
+    it = std::prev(facts.unknown.end());
+  }
+  add_to(*it, ns, count);
+}
+
+std::uint32_t ForeignTrace::annotation_name(std::string_view text) {
+  const auto [it, fresh] = annotation_ids_.try_emplace(printable(text.substr(0, kLongestLabel)),
+                                                       static_cast<std::uint32_t>(annotation_names_.size()));
+  if (fresh) annotation_names_.push_back(it->first);
+  return it->second;
 }
 
 void ForeignTrace::add_annotation(std::string_view text, std::int64_t process, std::uint32_t thread, Nanos begin,
@@ -117,22 +137,27 @@ void ForeignTrace::add_annotation(std::string_view text, std::int64_t process, s
   a.begin = begin, a.end = end, a.process = process, a.thread = thread;
   a.kind = m.kind, a.phase = m.phase, a.pass = m.pass, a.collective = m.collective;
   a.library_range = collective_domain && m.kind == AnnotationKind::kCollective;
+  if (annotations_.all().size() >= kMostAnnotations) {
+    if (!facts.partial_annotations) {
+      facts.notes.push_back("more than " + std::to_string(kMostAnnotations) +
+                            " ranges of the host: those that follow are not read");
+    }
+    facts.partial = facts.partial_annotations = true;
+    return;
+  }
   if (m.has_unit) {
-    const auto [it, fresh] = unit_ids_.try_emplace(printable(m.unit), static_cast<fsdp::UnitId>(unit_names_.size()));
+    const auto [it, fresh] = unit_ids_.try_emplace(printable(m.unit.substr(0, kLongestLabel)),
+                                                   static_cast<fsdp::UnitId>(unit_names_.size()));
     if (fresh) unit_names_.push_back(it->first);
     a.unit = it->second;
   }
-  if (m.kind == AnnotationKind::kStep) {
-    a.name = static_cast<std::uint32_t>(annotation_names_.size());
-    annotation_names_.push_back(printable(text));
-  }
+  if (m.kind == AnnotationKind::kStep) a.name = annotation_name(text);
   if (m.kind == AnnotationKind::kModule) {
-    if (module_ids_.size() >= kMostNames) return;
-    const auto [it, fresh] =
-        module_ids_.try_emplace(printable(m.module), static_cast<std::uint32_t>(annotation_names_.size()));
-    if (fresh) annotation_names_.push_back(it->first);
-    a.name = it->second;
+    if (annotation_names_.size() >= kMostNames) return;
+    a.name = annotation_name(m.module);
   }
+  // Of what matters: who works is seen from that.
+  facts.processes[process].ranges += m.kind != AnnotationKind::kModule;
   facts.collective_annotations += m.kind == AnnotationKind::kCollective;
   facts.optimizer_annotations += m.kind == AnnotationKind::kOptimizer;
   facts.fsdp_annotations +=
@@ -142,79 +167,37 @@ void ForeignTrace::add_annotation(std::string_view text, std::int64_t process, s
 }
 
 void ForeignTrace::finish() {
+  if (facts.source == TraceSource::kKineto) assign_processes();
   annotations_.index(latest_, annotation_names_, unit_names_);
   for (const Annotation& s : annotations_.steps()) step_labels_.push_back(annotation_names_[s.name]);
+  for (const std::string& other : annotations_.other_steps()) facts.notes.push_back(other);
+  if (annotations_.too_deep() > 0) {
+    facts.partial = true;
+    facts.notes.push_back(std::to_string(annotations_.too_deep()) + " ranges are nested deeper than " +
+                          std::to_string(kDeepestRange) + ": what they say is not used");
+  }
   for (auto& [thread, calls] : allocation_calls_) allocations_.emplace(thread, IntervalSet(std::move(calls)));
   allocation_calls_.clear();
   join();
+  sum_ranges();
+  sort_calls();
   find_impossible();
 }
 
-// Operations and launch calls meet by (process, correlation): both are read in that order, once.
-void ForeignTrace::join() {
-  std::vector<std::uint16_t> by_process(rows_.size());  // rows in the order of their processes
-  for (std::size_t i = 0; i < rows_.size(); ++i) by_process[i] = static_cast<std::uint16_t>(i);
-  LaunchCall call{};
-  // Rows of one process share its launch calls: they are read once a row.
-  std::int32_t current_row = -1;
-  std::optional<RunSorter<LaunchCall, ByKey>::Cursor> calls;
-  bool have = false;
-  auto before = [](const LaunchCall& c, std::int64_t process, std::uint64_t correlation) {
-    return std::tie(c.process, c.correlation) < std::tie(process, correlation);
-  };
-  sorters_->unjoined.for_each([&](DeviceOp op) {
-    if (op.row != current_row) {
-      current_row = op.row;
-      calls.emplace(sorters_->launches.cursor());
-      have = calls->next(call);
-    }
-    const std::int64_t process = rows_[op.row].process;
-    while (have && before(call, process, op.correlation)) have = calls->next(call);
-    // Of several calls with one id (runtime and driver) the first counts: the cursor stays on it.
-    if (have && op.correlation != 0 && call.process == process && call.correlation == op.correlation) {
-      op.launch_begin = call.begin;
-      op.launch_end = call.end;
-      op.thread = call.thread;
-    }
-    classify(op);
-    sorters_->ops.push(op);
-  });
-  calls.reset();
-  sorters_->unjoined.clear();
-  sorters_->launches.clear();
-}
-
-void ForeignTrace::classify(DeviceOp& op) const {
-  const NameClass& by_name = name_classes_[op.name];
-  const bool launched = op.launch_begin != kNoTime;
-  const Attribution at = launched ? attribution_at(annotations_, op.thread, op.launch_begin) : Attribution{};
-  const std::vector<Annotation>& steps = annotations_.steps();
-  if (!steps.empty() && launched) {
-    op.step = annotations_.step_at(op.launch_begin, rows_[op.row].process);
-    op.before_first_step = op.launch_begin < steps.front().begin;
+// Of calls inside others (the driver's inside the runtime's) the outermost counts.
+void ForeignTrace::sort_calls() {
+  for (auto& [thread, calls] : calls_.blocking) {
+    std::stable_sort(calls.begin(), calls.end(), [](const BlockingCall& a, const BlockingCall& b) {
+      return std::tuple(a.begin, -a.end) < std::tuple(b.begin, -b.end);
+    });
+    Nanos until = kNoTime;
+    std::erase_if(calls, [&](const BlockingCall& c) {
+      const bool inside = until != kNoTime && c.begin < until;
+      if (!inside) until = c.end;
+      return inside;
+    });
   }
-  op.unit = at.unit;
-  op.pass = at.pass;
-  if (op.kind == OpKind::kKernel ? by_name.communication : at.library_range) {
-    op.cls = OpClass::kCommunication;
-    op.emulated = by_name.emulated;
-    if (op.collective == fsdp::SpanKind::kOtherCollective) op.collective = by_name.collective;
-    if (op.collective == fsdp::SpanKind::kOtherCollective) op.collective = at.collective;
-  } else if (op.kind != OpKind::kKernel) {
-    op.cls = OpClass::kCopy;
-  } else if (at.optimizer) {
-    op.cls = OpClass::kOptimizer;
-  } else if (at.fsdp_copy) {
-    op.cls = OpClass::kCopy;
-    op.annotated_copy = true;
-  } else {
-    op.cls = OpClass::kCompute;
-    if (op.unit == fsdp::kNoUnit && launched) {
-      const ComputeUnits::Owner owner = annotations_.compute_units().at(op.thread, op.launch_begin);
-      op.unit = owner.unit;
-      op.pass = owner.pass;
-    }
-  }
+  for (auto& [thread, begins] : calls_.unmatched) std::sort(begins.begin(), begins.end());
 }
 
 // On one stream a record that goes on for long after the next one began cannot be true.

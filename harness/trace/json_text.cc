@@ -60,6 +60,18 @@ void append_micros(std::string& out, fsdp::Nanos ns) {
   out.append(decimals, sizeof decimals);
 }
 
+std::string grouped_micros(fsdp::Nanos ns) {
+  std::string raw;
+  append_micros(raw, ns);
+  // Groups of three: 1234567.890 -> 1,234,567.890.
+  const std::size_t point = raw.find('.');
+  for (std::size_t i = point; i > 3 + (raw[0] == '-');) {
+    i -= 3;
+    if (i > (raw[0] == '-' ? 1u : 0u)) raw.insert(i, ",");
+  }
+  return raw;
+}
+
 std::string printable(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {

@@ -12,6 +12,7 @@ namespace harness {
 void append_json_string(std::string& out, std::string_view text);
 // Appends nanoseconds as microseconds with exactly three decimals: 1234567 -> 1234.567.
 void append_micros(std::string& out, fsdp::Nanos ns);
+std::string grouped_micros(fsdp::Nanos ns);  // for people: "1,234,567.890"
 // Copy of `text` in which bytes that are not UTF-8 are U+FFFD and control characters are spaces: for names that people
 // read.
 std::string printable(std::string_view text);

@@ -13,8 +13,11 @@ namespace {
 
 using fsdp::Nanos;
 
-// Every record of one Kineto file belongs to one process as far as correlation ids go.
+// Device records do not say whose they are: ForeignTrace::finish() finds out.
 constexpr std::int64_t kProcess = 0;
+constexpr std::int64_t kMostRanks = 1 << 20;  // of our own traces
+constexpr std::int64_t kMostUnits = 1 << 30;
+constexpr std::size_t kMostSpans = 1'500'000;  // likewise: what 2 GB hold
 
 fsdp::Bytes dtype_size(std::string_view t) {
   if (t == "Float" || t == "Int" || t == "float" || t == "int") return 4;
@@ -71,17 +74,41 @@ class Reader {
         return;
       case EventCategory::kSpan:
         return span(e);
+      case EventCategory::kUnknown:
+        return unknown(e);
       case EventCategory::kOther:
         return;
     }
   }
 
+  bool too_many() const { return too_many_; }
+
   // Ranges that were begun and never ended.
   void close_annotations() {
     for (auto& [thread, open] : open_) {
-      for (const auto& [name, begin] : open) out_.trace.add_annotation(name, kProcess, thread, begin, kNoTime);
+      for (const Open& o : open) out_.trace.add_annotation(o.name, o.process, thread, o.begin, kNoTime);
     }
     open_.clear();
+  }
+
+  // Slices with the categories of our own traces, in a trace that is not ours.
+  void spans_are_unknown() {
+    for (const auto& [kind, u] : span_times_) {
+      const bool device = kind != fsdp::SpanKind::kStep && kind != fsdp::SpanKind::kWait;
+      out_.trace.add_unknown(fsdp::name_of(kind), device, u.second, u.first);
+    }
+  }
+
+  // Of one of our own traces. Indices of units that are far beyond what was recorded are damage or an attack.
+  void name_units() {
+    const std::size_t units = names_.empty() ? 0 : static_cast<std::size_t>(names_.rbegin()->first) + 1;
+    if (units > 16 * out_.own.spans.size() + 1024) {
+      throw fsdp::ConfigError("[" + facts_.path + "] is no trace of ours: unit_index " + std::to_string(units - 1) +
+                              " in " + std::to_string(out_.own.spans.size()) + " spans; write the trace again");
+    }
+    out_.own.unit_names.resize(units);
+    for (auto& [unit, name] : names_) out_.own.unit_names[static_cast<std::size_t>(unit)] = std::move(name);
+    names_.clear();
   }
 
  private:
@@ -187,27 +214,39 @@ class Reader {
       if (key.size() == 11 && key == "correlation") correlation = static_cast<std::uint64_t>(int_or(value, 0));
     });
     const std::uint32_t thread = out_.trace.thread(id_of(e.pid), id_of(e.tid));
-    if (is_allocation_call(e.name)) out_.trace.add_allocation(thread, begin, end);
-    if (correlation != 0) out_.trace.add_launch(kProcess, correlation, thread, begin, end);
+    out_.trace.add_call(e.name, id_of(e.pid), correlation, thread, begin, end);
+  }
+
+  void unknown(const RawEvent& e) {
+    if (e.phase != 'X' && e.phase != 0) return;
+    Nanos begin = 0, end = 0;
+    const bool timed = times_of(e, begin, end) == Times::kGood && end > begin;
+    bool device = names_a_device(e.category_text);
+    for_each_member(e.args, [&](std::string_view key, std::string_view) {
+      device |= key == "device" || key == "stream" || key == "Stream" || key == "Device" || key == "hlo_op";
+    });
+    out_.trace.add_unknown(e.category_text.empty() ? "(no category)" : e.category_text, device,
+                           timed ? end - begin : 0);
   }
 
   void annotation(const RawEvent& e) {
     Nanos begin = 0, end = 0;
     const Times times = times_of(e, begin, end);
     if (times == Times::kBad) return;
-    const std::uint32_t thread = out_.trace.thread(id_of(e.pid), id_of(e.tid));
+    const std::int64_t process = id_of(e.pid);
+    const std::uint32_t thread = out_.trace.thread(process, id_of(e.tid));
     unescape_into(e.name);
     if (e.phase == 'B') {
-      open_[thread].emplace_back(text_, begin);
+      open_[thread].push_back({text_, begin, process});
     } else if (e.phase == 'E') {
       auto& open = open_[thread];
       if (open.empty()) return;
-      out_.trace.add_annotation(open.back().first, kProcess, thread, open.back().second, begin);
+      out_.trace.add_annotation(open.back().name, process, thread, open.back().begin, begin);
       open.pop_back();
     } else if (times == Times::kNoDuration || end < begin) {
-      out_.trace.add_annotation(text_, kProcess, thread, begin, kNoTime);
+      out_.trace.add_annotation(text_, process, thread, begin, kNoTime);
     } else {
-      out_.trace.add_annotation(text_, kProcess, thread, begin, end);
+      out_.trace.add_annotation(text_, process, thread, begin, end);
     }
   }
 
@@ -219,27 +258,36 @@ class Reader {
     for (int k = 0; k <= static_cast<int>(fsdp::SpanKind::kStep); ++k) {
       if (e.category_text == fsdp::name_of(static_cast<fsdp::SpanKind>(k))) s.kind = static_cast<fsdp::SpanKind>(k);
     }
-    s.rank = static_cast<std::int32_t>(int_or(e.pid, 1000) / 1000 - 1);
+    const std::int64_t rank = int_or(e.pid, 1000) / 1000 - 1;
+    auto& [slices, ns] = span_times_[s.kind];
+    ++slices;
+    ns = std::min(kLatestTime, ns + std::clamp<Nanos>(s.end - s.begin, 0, kLatestTime));
+    if (rank < 0 || rank >= kMostRanks || !is_near(s.begin) || !is_near(s.end)) {
+      ++facts_.bad.not_a_number;
+      return;
+    }
+    if (out_.own.spans.size() >= kMostSpans) too_many_ = true;
+    if (too_many_) return;
+    s.rank = static_cast<std::int32_t>(rank);
     s.lane = static_cast<fsdp::Lane>(std::clamp<std::int64_t>(int_or(e.tid, 0) / 10, 0, fsdp::kLaneCount - 1));
     for_each_member(e.args, [&](std::string_view key, std::string_view value) {
       if (key == "id") s.id = static_cast<std::uint32_t>(int_or(value, 0));
       if (key == "step") s.step = static_cast<std::int32_t>(int_or(value, 0));
       if (key == "unit_index")
-        s.unit = static_cast<fsdp::UnitId>(std::clamp<std::int64_t>(int_or(value, -1), -1, 1 << 20));
+        s.unit = static_cast<fsdp::UnitId>(std::clamp<std::int64_t>(int_or(value, -1), -1, kMostUnits));
       if (key == "bytes") s.bytes = int_or(value, 0);
       if (key == "issued") issued = int_or(value, 0);
       if (key == "unit") unescape(unquoted(value), unit);
       if (key == "pass") s.pass = pass_of(unquoted(value));
       if (key == "waits") waits_of(value, s.waits);
     });
-    s.issued = issued;
-    if (s.unit >= 0) {
-      auto& names = out_.own.unit_names;
-      if (names.size() <= static_cast<std::size_t>(s.unit)) names.resize(static_cast<std::size_t>(s.unit) + 1);
-      names[static_cast<std::size_t>(s.unit)] = unit;
-    }
+    s.issued = std::clamp(issued, -kLatestTime / 2, kLatestTime / 2);
+    if (s.unit >= 0) names_[s.unit] = unit;
     out_.own.spans.push_back(std::move(s));
   }
+
+  // Sums with the time base, and differences of those, fit.
+  static bool is_near(Nanos t) { return t >= -kLatestTime / 2 && t <= kLatestTime / 2; }
 
   static fsdp::Pass pass_of(std::string_view text) {
     for (fsdp::Pass p : {fsdp::Pass::kForward, fsdp::Pass::kBackward, fsdp::Pass::kOptimizer}) {
@@ -269,8 +317,16 @@ class Reader {
 
   JsonTrace& out_;
   TraceFacts& facts_;
+  struct Open {
+    std::string name;
+    Nanos begin;
+    std::int64_t process;
+  };
   std::string text_;
-  std::map<std::uint32_t, std::vector<std::pair<std::string, Nanos>>> open_;
+  std::map<std::uint32_t, std::vector<Open>> open_;
+  std::map<fsdp::UnitId, std::string> names_;  // of the units of our own spans
+  std::map<fsdp::SpanKind, std::pair<std::int64_t, Nanos>> span_times_;
+  bool too_many_ = false;
 };
 
 void read_members(const std::map<std::string, std::string>& members, TraceFacts& facts) {
@@ -327,10 +383,18 @@ JsonTrace read_json_trace(const std::string& path) {
   facts.partial = facts.defects.any();
   read_members(events.members(), facts);
   if (facts.source == TraceSource::kShardscope) {
+    if (reader.too_many()) {
+      throw fsdp::ConfigError("[" + path + "] has more than " + std::to_string(kMostSpans) +
+                              " spans; trace fewer steps at a time");
+    }
+    reader.name_units();
     out.own.run = read_run(events.members());
+    // Times far from another stay so: what is beyond belongs to no trace.
+    facts.base_time = std::min(facts.base_time, kLatestTime / 2);
     for (fsdp::Span& s : out.own.spans)
       s.begin += facts.base_time, s.end += facts.base_time, s.issued += facts.base_time;
   } else {
+    reader.spans_are_unknown();
     out.own = {};
   }
   out.trace.finish();

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <unordered_map>
@@ -21,6 +22,7 @@ using fsdp::Nanos;
 constexpr std::int64_t kThreadBits = 0xFFFFFF;
 constexpr int kPushPop = 59, kStartEnd = 60;  // NVTX event types
 constexpr std::string_view kPrefix = "CUPTI_ACTIVITY_KIND_";
+constexpr int kLongestValue = 4 << 20;  // bytes
 
 struct Closer {
   void operator()(sqlite3* d) const { sqlite3_close(d); }
@@ -48,8 +50,24 @@ class Database {
     const int rc = sqlite3_open_v2(uri_of(path).c_str(), &raw, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, nullptr);
     db_.reset(raw);
     if (rc != SQLITE_OK) fail();
-    each("SELECT name FROM sqlite_master WHERE type IN ('table','view')",
+    // The file is a stranger's: only plain tables are read, so that no view or virtual table runs for longer than its
+    // rows, and no value is longer than any name.
+    sqlite3_limit(raw, SQLITE_LIMIT_LENGTH, kLongestValue);
+    sqlite3_db_config(raw, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+    each("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'",
          [&](sqlite3_stmt* s) { tables_.insert(text(s, 0)); });
+  }
+  const std::set<std::string>& tables() const { return tables_; }
+  std::int64_t rows(const std::string& table) {
+    if (!has(table)) return 0;
+    std::int64_t n = 0;
+    each("SELECT count(*) FROM " + quoted(table), [&](sqlite3_stmt* s) { n = integer(s, 0); });
+    return n;
+  }
+  static std::string quoted(const std::string& name) {
+    std::string out = "\"";
+    for (const char c : name) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+    return out + "\"";
   }
 
   [[noreturn]] void fail() const {
@@ -60,7 +78,7 @@ class Database {
   bool has(const std::string& table) const { return tables_.contains(table); }
   const std::set<std::string>& columns(const std::string& table) {
     std::set<std::string>& c = columns_[table];
-    if (c.empty()) each("PRAGMA table_info(\"" + table + "\")", [&](sqlite3_stmt* s) { c.insert(text(s, 1)); });
+    if (c.empty()) each("PRAGMA table_info(" + quoted(table) + ")", [&](sqlite3_stmt* s) { c.insert(text(s, 1)); });
     return c;
   }
   bool has(const std::string& table, const std::string& column) {
@@ -91,6 +109,7 @@ class Database {
   }
   static bool null(sqlite3_stmt* s, int i) { return sqlite3_column_type(s, i) == SQLITE_NULL; }
   static std::int64_t integer(sqlite3_stmt* s, int i) { return sqlite3_column_int64(s, i); }
+  static double real(sqlite3_stmt* s, int i) { return sqlite3_column_double(s, i); }
 
  private:
   std::string path_, damage_;
@@ -104,6 +123,10 @@ class Reader {
   Reader(Database& db, ForeignTrace& out) : db_(db), out_(out), facts_(out.facts) {}
 
   void read() {
+    for (const char* kind : {"KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "GRAPH_TRACE"}) {
+      find_table(std::string(kPrefix) + kind);
+    }
+    for (const char* name : {"NVTX_EVENTS", "StringIds"}) find_table(name);
     check_schema();
     find_processes();
     read_strings();
@@ -117,6 +140,8 @@ class Reader {
       });
     }
     note_graphs();
+    name_tables_left();
+    count_ranges();
     if (!db_.damage().empty()) {
       facts_.partial = true;
       facts_.notes.push_back("the database is damaged (" + db_.damage() + "): what could be read is reported");
@@ -124,7 +149,73 @@ class Reader {
   }
 
  private:
-  static std::string table(const char* kind) { return std::string(kPrefix) + kind; }
+  // The table that holds what `name` is documented to hold.
+  const std::string& real(const std::string& name) const {
+    const auto it = real_.find(name);
+    return it == real_.end() ? name : it->second;
+  }
+  std::string table(const char* kind) const { return real(std::string(kPrefix) + kind); }
+
+  // Exports of later versions give tables a suffix: "_V2", "_V3". The one with rows is read, the newest of several.
+  void find_table(const std::string& name) {
+    std::string best = name;
+    int newest = db_.rows(name) > 0 ? 0 : -1;
+    for (const std::string& t : db_.tables()) {
+      const int version = version_of(t, name);
+      if (version <= newest || newest == 0 || db_.rows(t) == 0) continue;
+      newest = version;
+      best = t;
+    }
+    known_.insert(best);
+    if (best == name) return;
+    real_[name] = best;
+    facts_.notes.push_back("table " + best + " is read as " + name);
+  }
+
+  // 2 of "NVTX_EVENTS_V2" and "NVTX_EVENTS2" for "NVTX_EVENTS"; -1: not a version of it.
+  static int version_of(const std::string& table, const std::string& name) {
+    if (!table.starts_with(name) || table.size() == name.size()) return -1;
+    std::size_t i = name.size();
+    if (table[i] == '_') ++i;
+    if (i < table.size() && (table[i] == 'V' || table[i] == 'v')) ++i;
+    const bool number = i < table.size() && table.size() - i < 6 &&
+                        std::all_of(table.begin() + static_cast<long>(i), table.end(),
+                                    [](unsigned char c) { return std::isdigit(c) != 0; });
+    return number ? std::stoi(table.substr(i)) : -1;
+  }
+
+  // Tables with work of devices that are not read, and others of the kinds that are.
+  void name_tables_left() {
+    static const std::set<std::string> kNoWork = {"SYNCHRONIZATION", "OVERHEAD", "CUDA_EVENT",
+                                                  "GRAPH_TRACE",     "MEMORY",   "MEMORY_POOL"};
+    for (const std::string& t : db_.tables()) {
+      if (known_.contains(t) || t.starts_with("ENUM_")) continue;
+      const bool of_cupti = t.starts_with(kPrefix);
+      const std::string kind = of_cupti ? t.substr(kPrefix.size()) : t;
+      if (kNoWork.contains(kind.substr(0, kind.find("_V")))) continue;
+      const bool timed = db_.has(t, "start") && db_.has(t, "end");
+      const bool of_device = db_.has(t, "deviceId") || db_.has(t, "streamId") || db_.has(t, "gpuId");
+      const bool like_ours = t.starts_with("NVTX_EVENTS") && timed;
+      if (!like_ours && !(timed && of_device) && !(of_cupti && db_.has(t, "start"))) continue;
+      std::int64_t rows = 0;
+      double ns = 0;
+      const std::string length = timed ? "total(max(\"end\" - start, 0))" : "0";
+      db_.each("SELECT count(*), " + length + " FROM " + Database::quoted(t), [&](sqlite3_stmt* s) {
+        rows = Database::integer(s, 0);
+        ns = Database::real(s, 1);
+      });
+      if (rows == 0) continue;
+      const bool device = of_device && !t.starts_with("NVTX_EVENTS");
+      out_.add_unknown(t, device, ns < 4e18 ? static_cast<Nanos>(std::max(0.0, ns)) : kLatestTime, rows);
+    }
+  }
+
+  // Who marked ranges without calling CUDA is a process too.
+  void count_ranges() {
+    if (!by_process_ || !db_.has("TARGET_INFO_CUDA_DEVICE", "pid")) return;
+    db_.each("SELECT DISTINCT pid FROM TARGET_INFO_CUDA_DEVICE",
+             [&](sqlite3_stmt* s) { facts_.device_pids.insert(Database::integer(s, 0)); });
+  }
 
   [[noreturn]] void refuse(const std::string& what) const {
     throw fsdp::ConfigError("[" + facts_.path + "] " + what + "; export the report again with nsys 2024 or later");
@@ -132,7 +223,7 @@ class Reader {
 
   void check_schema() {
     bool any = db_.has(table("KERNEL")) || db_.has(table("MEMCPY")) || db_.has(table("MEMSET")) ||
-               db_.has(table("RUNTIME")) || db_.has("NVTX_EVENTS");
+               db_.has(table("RUNTIME")) || db_.has(real("NVTX_EVENTS"));
     std::string version;
     if (db_.has("META_DATA_EXPORT", "value")) {
       any = true;
@@ -154,10 +245,16 @@ class Reader {
     // Reduced exports may hold plain thread ids: those are below the process bits.
     db_.each("SELECT DISTINCT globalTid FROM " + table("RUNTIME"),
              [&](sqlite3_stmt* s) { processes.insert(Database::integer(s, 0) & ~kThreadBits); });
+    by_process_ = !has_operations();  // launch calls alone say whose they are
+    if (by_process_) return;
     if (processes.size() > 1) {
       refuse("holds " + std::to_string(processes.size()) + " processes, but " + table("KERNEL") +
              " has no column globalPid to tell them apart");
     }
+  }
+
+  bool has_operations() const {
+    return db_.has(table("KERNEL")) || db_.has(table("MEMCPY")) || db_.has(table("MEMSET"));
   }
 
   std::int64_t process_of(sqlite3_stmt* s, int i) const {
@@ -165,11 +262,12 @@ class Reader {
   }
 
   void read_strings() {
-    if (!db_.has("StringIds", "value")) {
+    const std::string t = real("StringIds");
+    if (!db_.has(t, "value")) {
       if (db_.has(table("KERNEL"))) facts_.notes.push_back("table StringIds is missing: kernels have no names");
       return;
     }
-    db_.each("SELECT id, value FROM StringIds",
+    db_.each("SELECT id, value FROM " + t,
              [&](sqlite3_stmt* s) { strings_.emplace(Database::integer(s, 0), Database::text(s, 1)); });
   }
 
@@ -183,7 +281,7 @@ class Reader {
     const std::string t = table(kind);
     const bool kernel = std::strcmp(kind, "KERNEL") == 0, memset = std::strcmp(kind, "MEMSET") == 0;
     if (!db_.has(t)) {
-      if (kernel) facts_.notes.push_back("table " + t + " is missing: no kernels were recorded");
+      if (kernel) facts_.notes.push_back("no table of kernels: " + t + " is missing");
       return;
     }
     for (const char* needed : {"start", "end", "deviceId", "streamId"}) {
@@ -202,7 +300,9 @@ class Reader {
     }();
     const std::string names = kernel ? db_.column(t, "shortName") + "," + db_.column(t, "demangledName") : "NULL,NULL";
     db_.each("SELECT start,\"end\",deviceId,streamId," + db_.column(t, "correlationId") + "," +
-                 db_.column(t, "globalPid") + "," + db_.column(t, "bytes") + "," + names + "," + shape + " FROM " + t,
+                 db_.column(t, "globalPid") + "," + db_.column(t, "bytes") + "," + names + "," + shape + "," +
+                 db_.column(t, "copyKind") + "," + db_.column(t, "srcDeviceId") + "," + db_.column(t, "dstDeviceId") +
+                 " FROM " + t,
              [&](sqlite3_stmt* s) {
                DeviceOp op;
                op.kind = kernel ? OpKind::kKernel : (memset ? OpKind::kMemset : OpKind::kMemcpy);
@@ -210,15 +310,31 @@ class Reader {
                op.stream = static_cast<std::int32_t>(Database::integer(s, 3));
                op.correlation = static_cast<std::uint64_t>(Database::integer(s, 4));
                op.bytes = Database::integer(s, 6);
-               const std::string& shorter = string(Database::integer(s, 7));
-               op.name = out_.name(!kernel            ? (memset ? "Memset" : "Memcpy")
-                                   : !shorter.empty() ? std::string_view(shorter)
-                                                      : std::string_view(string(Database::integer(s, 8))));
+               op.name = kernel ? kernel_name(Database::integer(s, 7), Database::integer(s, 8))
+                                : out_.name(memset ? "Memset" : copy_name(s));
                op.shape = static_cast<std::uint32_t>(std::hash<std::string>()(Database::text(s, 9)));
                op.row = out_.row(process_of(s, 5), static_cast<std::int32_t>(Database::integer(s, 2)));
                out_.add_op(op);
                ++facts_.events;
              });
+  }
+
+  // The short name, unless only the long one tells that the kernel communicates: "dispatch" of deep_ep::intranode.
+  std::uint32_t kernel_name(std::int64_t shorter, std::int64_t longer) {
+    const auto [it, fresh] = kernel_names_.try_emplace({shorter, longer}, 0);
+    if (!fresh) return it->second;
+    const std::string &a = string(shorter), &b = string(longer);
+    const bool takes_long = a.empty() || communication_name(b) > communication_name(a);
+    return it->second = out_.name(takes_long ? b : a);
+  }
+
+  static const char* copy_name(sqlite3_stmt* s) {
+    constexpr std::int64_t kPeers = 10;
+    const bool devices = !Database::null(s, 11) && !Database::null(s, 12);
+    const bool apart = devices && Database::integer(s, 11) != Database::integer(s, 12) &&
+                       Database::integer(s, 11) >= 0 && Database::integer(s, 12) >= 0;
+    const std::int64_t kind = Database::integer(s, 10);
+    return kind == kPeers || (kind == 8 && apart) ? "Memcpy PtoP" : "Memcpy";
   }
 
   static Nanos time_of(sqlite3_stmt* s, int i) {
@@ -259,17 +375,15 @@ class Reader {
                const Nanos begin = time_of(s, 0), end = time_of(s, 1);
                const std::int64_t tid = Database::integer(s, 3);
                const std::uint32_t thread = out_.thread(0, tid);
-               if (is_allocation_call(string(Database::integer(s, 4)))) out_.add_allocation(thread, begin, end);
-               if (!Database::null(s, 2)) {
-                 out_.add_launch(process_of(s, 3), static_cast<std::uint64_t>(Database::integer(s, 2)), thread, begin,
-                                 end);
-               }
+               if (end < begin) return;
+               out_.add_call(string(Database::integer(s, 4)), process_of(s, 3),
+                             static_cast<std::uint64_t>(Database::integer(s, 2)), thread, begin, end);
                ++facts_.events;
              });
   }
 
   void read_ranges() {
-    const std::string t = "NVTX_EVENTS";
+    const std::string t = real("NVTX_EVENTS");
     if (!db_.has(t)) return;
     for (const char* needed : {"start", "end", "eventType"}) {
       if (!db_.has(t, needed)) {
@@ -314,7 +428,10 @@ class Reader {
   ForeignTrace& out_;
   TraceFacts& facts_;
   bool by_process_ = true;
+  std::map<std::string, std::string> real_;  // tables under other names than documented
+  std::set<std::string> known_;              // tables that are read
   std::unordered_map<std::int64_t, std::string> strings_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::uint32_t> kernel_names_;
 };
 
 }  // namespace

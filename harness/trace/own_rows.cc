@@ -4,6 +4,9 @@
 #include <map>
 #include <tuple>
 
+#include "fsdp/core/errors.h"
+#include "harness/analysis/span_index.h"
+#include "harness/analysis/step_metrics.h"
 #include "harness/trace/analyze_parts.h"
 
 namespace harness {
@@ -16,10 +19,13 @@ using fsdp::SpanKind;
 // One rank's spans as a device would show them: compute, copies and collectives, each lane a stream.
 class AsDevice {
  public:
-  explicit AsDevice(std::vector<Span> spans) {
-    std::sort(spans.begin(), spans.end(),
-              [](const Span& a, const Span& b) { return std::tie(a.begin, a.id) < std::tie(b.begin, b.id); });
-    for (const Span& s : spans) {
+  explicit AsDevice(const std::vector<Span>& spans) {
+    std::vector<const Span*> order;
+    for (const Span& s : spans) order.push_back(&s);
+    std::sort(order.begin(), order.end(),
+              [](const Span* a, const Span* b) { return std::tie(a->begin, a->id) < std::tie(b->begin, b->id); });
+    for (const Span* span : order) {
+      const Span& s = *span;
       if (s.kind == SpanKind::kStep) add_step(s);
       if (s.kind == SpanKind::kWait || s.kind == SpanKind::kMemoryWait || s.kind == SpanKind::kStep) continue;
       ops_.push_back(op_of(s));
@@ -86,7 +92,36 @@ class AsDevice {
   std::vector<HtaClass> classes_;
 };
 
+// A lane runs one span at a time, the host a few inside one another: what shows many at once is no trace of ours, and
+// time would grow with their square.
+constexpr std::size_t kMostAtOnce = 256, kMostWaits = 4096;
+constexpr std::size_t kMostRanks = 16'384;
+constexpr std::size_t kMostReplays = 20'000'000;  // spans played again, over all steps and collectives
+
+void check_plausible(const std::vector<Span>& spans) {
+  std::vector<std::pair<Nanos, int>> changes;
+  for (const Span& s : spans) {
+    if (s.waits.size() > kMostWaits) {
+      throw fsdp::ConfigError("span " + std::to_string(s.id) + " of rank " + std::to_string(s.rank) + " waits for " +
+                              std::to_string(s.waits.size()) + " others; write the trace again");
+    }
+    if (s.kind == SpanKind::kStep || s.end <= s.begin) continue;
+    changes.emplace_back(s.begin, 1);
+    changes.emplace_back(s.end, -1);
+  }
+  std::sort(changes.begin(), changes.end());  // ends come before begins
+  std::int64_t running = 0;
+  for (const auto& [at, change] : changes) {
+    running += change;
+    if (running > static_cast<std::int64_t>(kMostAtOnce)) {
+      throw fsdp::ConfigError("more than " + std::to_string(kMostAtOnce) + " spans of rank " +
+                              std::to_string(spans.front().rank) + " run at once; write the trace again");
+    }
+  }
+}
+
 RowAnalysis row_of(const std::vector<Span>& spans, const AnalyzeOptions& options) {
+  check_plausible(spans);
   RowAnalysis row;
   const AsDevice device(spans);
   const ForeignPartition ran = device.running();
@@ -96,18 +131,26 @@ RowAnalysis row_of(const std::vector<Span>& spans, const AnalyzeOptions& options
   p.row_overlap = ran.row_overlap;
   p.whole.operations = ran.whole.operations;
   p.has_steps = true;
-  for (const StepPartition& s : partition_steps(spans)) {
+  const SpanIndex index(spans);
+  const IntervalSet computing = computing_of(spans);
+  std::vector<Nanos> begins;  // of what devices ran
+  for (const Span& x : spans) {
+    if (x.kind != SpanKind::kStep && x.lane != fsdp::Lane::kHost) begins.push_back(x.begin);
+  }
+  std::sort(begins.begin(), begins.end());
+  std::map<std::pair<fsdp::UnitId, fsdp::Pass>, std::vector<UnitMetrics>> units;
+  const std::size_t replays = std::max<std::size_t>(64, kMostReplays / spans.size());
+  for (StepPartition& s : partition_steps(spans)) {
     ForeignStep step;
     step.label = "step " + std::to_string(s.step);
-    step.partition = s;
-    step.savings = savings_of(spans, s);
-    for (const Span& x : spans) {
-      step.operations +=
-          x.kind != SpanKind::kStep && x.lane != fsdp::Lane::kHost && x.begin >= s.begin && x.begin < s.end;
-    }
-    for (const UnitMetrics& m : unit_metrics(spans, s)) add_units(p.units, m);
+    step.savings = savings_of(index, s, replays);
+    step.operations =
+        std::lower_bound(begins.begin(), begins.end(), s.end) - std::lower_bound(begins.begin(), begins.end(), s.begin);
+    for (const UnitMetrics& m : unit_metrics(index, computing, s)) add_units(units[{m.unit, m.pass}], m);
+    step.partition = std::move(s);
     p.steps.push_back(std::move(step));
   }
+  for (const auto& [key, m] : units) p.units.insert(p.units.end(), m.begin(), m.end());
   p.stretch = longest_stretch(p.steps);
   row.total = p.sum_of_steps(true);
   p.whole.partition = row.total.partition;
@@ -123,12 +166,15 @@ RowAnalysis row_of(const std::vector<Span>& spans, const AnalyzeOptions& options
 std::vector<RowAnalysis> own_rows(const OwnTrace& trace, const AnalyzeOptions& options, std::size_t file) {
   std::map<int, std::vector<Span>> ranks;
   for (const Span& s : trace.spans) ranks[s.rank].push_back(s);
+  if (ranks.size() > kMostRanks) {
+    throw fsdp::ConfigError("has " + std::to_string(ranks.size()) + " ranks, more than the " +
+                            std::to_string(kMostRanks) + " that are read from one file");
+  }
   std::vector<RowAnalysis> rows;
   for (const auto& [rank, spans] : ranks) {
     RowAnalysis row = row_of(spans, options);
     row.file = file;
     row.rank = rank;
-    row.unit_names = trace.unit_names;
     row.savings_exact = true;
     row.steps_counted = row.partition.steps.size();
     rows.push_back(std::move(row));

@@ -322,6 +322,8 @@ TEST(ForeignInvariants, WindowsTileAndColumnsAddUp) {
     Partition total = p.before.partition.classes;
     Nanos at = p.before.partition.end;
     for (const ForeignStep& s : p.steps) {
+      // After the last work a step that launched nothing has a window of its own, which is no part of the whole.
+      if (s.operations == 0 && s.partition.begin >= p.whole.partition.end) continue;
       ASSERT_EQ(s.partition.begin, at);
       at = s.partition.end;
       ASSERT_EQ(sum(s.partition.classes), s.partition.end - s.partition.begin);

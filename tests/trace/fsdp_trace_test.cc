@@ -21,7 +21,7 @@ std::map<std::string, std::string> issued(const std::string& kind, int rank, con
   EXPECT_EQ(a.files[0].facts.world, 2);
   EXPECT_EQ(a.files[0].facts.backend, "gloo");
   for (const IssuedCollectives& i : a.files[0].issued) {
-    rows[a.files[0].unit_names.at(static_cast<std::size_t>(i.unit)) + " " + std::string(fsdp::name_of(i.pass))] =
+    rows[a.files[0].unit_names->at(static_cast<std::size_t>(i.unit)) + " " + std::string(fsdp::name_of(i.pass))] =
         std::to_string(i.all_gathers) + " " + std::to_string(i.reduce_scatters);
   }
   return rows;

@@ -1,8 +1,10 @@
-// What every fuzzed trace must give: an answer whose numbers add up, or one sentence. Everything else ends the process.
+// What every fuzzed trace must give: an answer whose numbers add up, or one sentence; and memory in proportion to its
+// text. Everything else ends the process.
 #pragma once
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -10,11 +12,47 @@
 #include "fsdp/core/errors.h"
 #include "harness/trace/analyze.h"
 
+// Of the sanitizers' allocator; absent without one, and then memory is not looked at.
+extern "C" {
+__attribute__((weak)) int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t),
+                                                                    void (*)(const volatile void*));
+__attribute__((weak)) std::size_t __sanitizer_get_allocated_size(const volatile void*);
+}
+
 namespace harness::testing {
 
 inline void require(bool holds) {
   if (!holds) std::abort();
 }
+
+// Bytes on the heap, and the most since reset().
+class HeapMeter {
+ public:
+  static HeapMeter& get() {
+    static HeapMeter meter;
+    return meter;
+  }
+  void reset() { base_ = live_.load(), peak_ = 0; }
+  double peak() const { return static_cast<double>(peak_); }
+
+ private:
+  HeapMeter() {
+    if (__sanitizer_install_malloc_and_free_hooks != nullptr) {
+      __sanitizer_install_malloc_and_free_hooks(
+          [](const volatile void*, std::size_t n) {
+            const auto now = static_cast<std::int64_t>(live_ += static_cast<std::int64_t>(n)) - base_;
+            if (now > peak_) peak_ = now;
+          },
+          [](const volatile void* p) { live_ -= static_cast<std::int64_t>(__sanitizer_get_allocated_size(p)); });
+    }
+  }
+  static inline std::atomic<std::int64_t> live_{0};
+  static inline std::int64_t base_ = 0, peak_ = 0;
+};
+
+constexpr double kFixedBytes = 64e6;    // buffers that every file gets
+constexpr double kBytesAByte = 100;     // of text
+constexpr double kMostInflated = 1032;  // bytes of text that a byte of gzip can hold
 
 inline void check_row(const RowAnalysis& r) {
   const StepPartition& whole = r.partition.whole.partition;
@@ -30,6 +68,7 @@ inline void check_row(const RowAnalysis& r) {
   fsdp::Nanos claimed = 0;
   for (const AnalysisFinding& f : r.findings) claimed += f.ns;
   require(claimed <= exposed(whole.classes));
+  for (const Unclassified& u : r.unclassified) require(u.pct >= 0 && u.pct <= 100 && !u.text.empty());
 }
 
 // Analyses the bytes as a file, under one of the conventions.
@@ -42,13 +81,19 @@ inline void check_trace(const void* bytes, std::size_t n) {
   options.paths = {path};
   options.convention = static_cast<Convention>(n % 4);
   options.include_cut_step = n % 3 == 0;
+  HeapMeter::get().reset();
+  const auto* first = static_cast<const unsigned char*>(bytes);
+  const bool gzip = n >= 2 && first[0] == 0x1f && first[1] == 0x8b;
+  double text = static_cast<double>(n) * (gzip ? kMostInflated : 1);
   try {
     const TraceAnalysis a = analyze_traces(options);
+    if (gzip) text = static_cast<double>(a.files.at(0).facts.text_bytes);
     for (const RowAnalysis& r : a.rows) check_row(r);
     require(!to_json(a).empty() && !to_text(a).empty());
   } catch (const fsdp::Error&) {
     // One sentence is a right answer.
   }
+  require(HeapMeter::get().peak() <= kFixedBytes + kBytesAByte * text);
 }
 
 }  // namespace harness::testing

@@ -30,6 +30,8 @@ const std::vector<Table>& tables() {
       {"META_DATA_EXPORT", {"name", "value"}},
       {"TARGET_INFO_SESSION_START_TIME", {"utcEpochNs"}},
       {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {"start", "end"}},
+      {"TARGET_INFO_CUDA_DEVICE", {"gpuId", "pid"}},
+      {"CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS", {"start", "end", "deviceId"}},
   };
   return all;
 }
@@ -49,6 +51,13 @@ const char* const kTexts[] = {"ncclDevKernel_AllGather_RING_LL",
                               "unit3.bwd.copy_out",
                               "cudaMalloc",
                               "cudaLaunchKernel",
+                              "cudaGraphLaunch",
+                              "cudaStreamSynchronize",
+                              "cuMemMap",
+                              "step",
+                              "iteration 4",
+                              "multimem_all_reduce_kernel",
+                              "gemm_reduce_scatter_kernel",
                               "EXPORT_SCHEMA_VERSION",
                               "3.25.0"};
 
@@ -78,7 +87,8 @@ void fill(sqlite3* db, FuzzedDataProvider& in) {
     const auto missing = in.ConsumeIntegral<std::uint8_t>();  // 0: the whole table; else one column, mostly none
     if (missing == 0) continue;
     std::size_t columns = 0;
-    sql += std::string("CREATE TABLE ") + t.name + "(";
+    const std::string name = std::string(t.name) + (in.ConsumeIntegralInRange(0, 5) == 1 ? "_V2" : "");
+    sql += "CREATE TABLE " + name + "(";
     for (std::size_t i = 0; i < t.columns.size(); ++i) {
       if (missing == i + 1) continue;
       sql += (columns++ > 0 ? "," : "") + ("\"" + std::string(t.columns[i]) + "\"");
@@ -86,7 +96,7 @@ void fill(sqlite3* db, FuzzedDataProvider& in) {
     if (columns == 0) sql += "other", columns = 1;
     sql += ");";
     for (int rows = in.ConsumeIntegralInRange(0, 12); rows > 0 && in.remaining_bytes() > 0; --rows) {
-      sql += std::string("INSERT INTO ") + t.name + " VALUES(";
+      sql += "INSERT INTO " + name + " VALUES(";
       for (std::size_t c = 0; c < columns; ++c) sql += (c > 0 ? "," : "") + value(in);
       sql += ");";
     }

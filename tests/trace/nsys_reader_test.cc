@@ -63,7 +63,7 @@ TEST(NsysReader, OurOwnRangesNameUnitAndPass) {
   EXPECT_EQ(column(r.total, PartitionClass::kExposedAllGatherForward), 100);
   EXPECT_EQ(column(r.total, PartitionClass::kExposedAllGatherBackward), 100);
   EXPECT_EQ(column(r.total, PartitionClass::kCopy), 100);
-  EXPECT_EQ(r.unit_names, (std::vector<std::string>{"unit3"}));
+  EXPECT_EQ(*r.unit_names, (std::vector<std::string>{"unit3"}));
 }
 
 TEST(NsysReader, ACopyInsideTheLibrarysOwnRangeIsCommunication) {
