@@ -6,7 +6,12 @@
 namespace harness {
 
 void Contention::communication(fsdp::Nanos begin, fsdp::Nanos end, double weight) {
-  if (chi_ > 0 && end > begin) wire_.push_back({begin, end, std::min(weight, 1.0)});
+  if (chi_ <= 0 || end <= begin) return;
+  weight = std::min(weight, 1.0);
+  // A host that runs ahead issues it when computation that it runs beside has been charged: that is owed.
+  const fsdp::Nanos known = std::min(end, seen_);
+  if (const fsdp::Nanos from = std::max(begin, since_); known > from) debt_ += weight * static_cast<double>(known - from);
+  if (end > seen_) wire_.push_back({std::max(begin, seen_), end, weight});
 }
 
 // Time of communication within [begin, end), each instant once.
@@ -25,9 +30,9 @@ double Contention::overlap(fsdp::Nanos begin, fsdp::Nanos end) {
 
 fsdp::Nanos Contention::extra(fsdp::Nanos begin, fsdp::Nanos cost) {
   if (chi_ <= 0 || cost <= 0) return 0;
-  if (begin > busy_) {  // there was a gap: what was communicated in it was paid for by waiting
-    debt_ = 0;
-    seen_ = begin;
+  if (begin > busy_) {  // there was a gap: what was communicated in it ran beside nothing
+    if (busy_ > seen_) debt_ += overlap(seen_, busy_);
+    seen_ = since_ = begin;
   }
   const fsdp::Nanos end = begin + cost;
   debt_ += overlap(seen_, end);

@@ -23,6 +23,8 @@ const char* name_of(OpKind k) {
       return "optimizer";
     case OpKind::kCopy:
       return "copy";
+    case OpKind::kCopyOut:
+      return "copy_out";
     default:
       return "elementwise";
   }
@@ -84,6 +86,7 @@ const OpCost& CostModel::cost_of(std::string_view name, const OpWork& work) cons
                             " products; use param_dtype " + (work.half ? "fp32" : "bf16") + ", or other hardware");
   }
   if (const OpCost* c = find(name_of(work.kind))) return *c;
+  if (const OpCost* c = find("copy"); c && work.kind == OpKind::kCopyOut) return *c;
   if (const OpCost* c = find("elementwise")) return *c;
   throw fsdp::ConfigError("[hardware] " + hardware_.name + " has no cost for elementwise work; give ops.elementwise");
 }
@@ -96,7 +99,16 @@ fsdp::Nanos CostModel::op(std::string_view name, const OpWork& work) const {
   return nanos(work.kind == OpKind::kGemm ? us / hardware_.gemm_efficiency : us);
 }
 
+fsdp::Nanos CostModel::gaps(const OpWork& work) const { return nanos(hardware_.kernel_us * work.kernels); }
+
 fsdp::Nanos CostModel::launch(const OpWork& work) const { return nanos(hardware_.launch_us * work.kernels); }
+
+// Latency of a ring over nodes, beyond that of one inside a node.
+double CostModel::across_us(const GroupShape& g) const {
+  if (g.nodes <= 1) return 0;
+  const Network& n = topology_.network;
+  return n.alpha_us + (g.nodes - 1) * (n.alpha_per_node_us + (g.per_node - 1) * n.alpha_per_rank_us);
+}
 
 double CostModel::one_way(const std::vector<CollectiveCurve>& curves, double sent, const GroupShape& g) const {
   const CollectiveCurve& c = curve_for(curves, g.per_node > 1 || g.nodes == 1 ? g.per_node : 2);
@@ -105,7 +117,7 @@ double CostModel::one_way(const std::vector<CollectiveCurve>& curves, double sen
     const Network& n = topology_.network;
     const double across = n.efficiency * n.node_gb_s / (1 + g.beside);
     gb_s = g.per_node > 1 ? std::min(gb_s, across) : across;
-    alpha += n.alpha_us + n.alpha_per_doubling_us * std::log2(g.nodes);
+    alpha += across_us(g);
   }
   return std::max(c.floor_us, alpha + c.root_us * std::sqrt(sent) + sent / (gb_s * 1e3));
 }
@@ -129,9 +141,10 @@ fsdp::Nanos CostModel::collective(fsdp::CollectiveKind kind, double full, const 
   return 0;
 }
 
-fsdp::Nanos CostModel::inside_node(fsdp::CollectiveKind kind, double full, const GroupShape& g) const {
+fsdp::Nanos CostModel::contending(fsdp::CollectiveKind kind, double full, const GroupShape& g) const {
   const int node = topology_.node_devices > 0 ? topology_.node_devices : g.ranks;
-  return collective(kind, full, {g.ranks, std::min(g.ranks, node), 1, 0});
+  const fsdp::Nanos inside = collective(kind, full, {g.ranks, std::min(g.ranks, node), 1, 0});
+  return g.ranks > 1 ? std::min(inside + nanos(across_us(g)), collective(kind, full, g)) : 0;
 }
 
 MemoryExtras CostModel::memory_extras(int communicators) const {

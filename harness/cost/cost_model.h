@@ -56,13 +56,16 @@ class CostModel {
 
   // On the compute lane. Throws fsdp::ConfigError for 16-bit products on hardware without a rate for them.
   fsdp::Nanos op(std::string_view name, const OpWork& work) const;
+  // What its kernels cost the device beside their work.
+  fsdp::Nanos gaps(const OpWork& work) const;
   // What the host spends to issue it.
   fsdp::Nanos launch(const OpWork& work) const;
   // `full`: bytes of the whole buffer, in the dtype that travels.
   fsdp::Nanos collective(fsdp::CollectiveKind kind, double full, const GroupShape& group) const;
 
-  // What the same bytes would take if all ranks were in one node: the traffic that slows computation beside it.
-  fsdp::Nanos inside_node(fsdp::CollectiveKind kind, double full, const GroupShape& group) const;
+  // Of that, how long it slows computation beside it as communication inside a node would: for what the same bytes take
+  // there, since a slower network is fed by fewer thread blocks, and while it waits for the ring's hops.
+  fsdp::Nanos contending(fsdp::CollectiveKind kind, double full, const GroupShape& group) const;
 
   MemoryExtras memory_extras(int communicators) const;
   // What tensors may have; 0: unknown.
@@ -71,6 +74,7 @@ class CostModel {
  private:
   const OpCost& cost_of(std::string_view name, const OpWork& work) const;
   double one_way(const std::vector<CollectiveCurve>& curves, double sent, const GroupShape& group) const;
+  double across_us(const GroupShape& group) const;
 
   Hardware hardware_;
   Topology topology_;

@@ -62,6 +62,7 @@ const char* kind_key(const OpSample& s) {
     case OpKind::kOptimizer:
       return "optimizer";
     case OpKind::kCopy:
+    case OpKind::kCopyOut:
       return "copy";
     default:
       return "elementwise";

@@ -61,16 +61,22 @@ void read_step(Fields& f, Hardware& h) {
   f.map("host", [&](Fields& g) {
     g.number("launch_us", h.launch_us);
     g.number("collective_us", h.collective_us);
+    g.number("unit_pass_us", h.unit_pass_us);
     g.number("wake_us", h.wake_us);
     g.number("wire_late_us", h.wire_late_us);
   });
   f.map("device", [&](Fields& g) {
     g.number("gemm_efficiency", h.gemm_efficiency);
     if (h.gemm_efficiency == 0) g.fail("gemm_efficiency", "is 0; use 1 for products that cost what they cost alone");
-    g.number("unit_pass_us", h.unit_pass_us);
+    double on_device = 0;  // a key of earlier files, which `calibrate` always wrote as 0
+    g.number("unit_pass_us", on_device);
+    if (on_device != 0) g.fail("unit_pass_us", "is no cost of the device; use host.unit_pass_us, or device.kernel_us for what operators cost");
+    g.number("kernel_us", h.kernel_us);
     g.number("optimizer_us", h.optimizer_us);
     g.number("step_us", h.step_us);
     g.number("contention", h.contention);
+    g.number("jitter", h.jitter);
+    g.flag("early_stop", h.early_stop);
   });
   f.map("expected_error", [&](Fields& g) {
     g.number("median", h.expected_error);
@@ -134,7 +140,8 @@ Network read_network(const std::string& name, Fields& f) {
   f.number("efficiency_low", n.efficiency_low);
   f.number("efficiency_high", n.efficiency_high);
   f.number("alpha_us", n.alpha_us);
-  f.number("alpha_per_doubling_us", n.alpha_per_doubling_us);
+  f.number("alpha_per_node_us", n.alpha_per_node_us);
+  f.number("alpha_per_rank_us", n.alpha_per_rank_us);
   return n;
 }
 

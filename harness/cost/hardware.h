@@ -13,6 +13,8 @@
 namespace harness {
 
 inline constexpr int kHardwareVersion = 1;
+// Bounds of contention on a GPU: NCCL's channels take 8 to 24 of its 108 to 132 multiprocessors, and bandwidth.
+inline constexpr double kLeastContention = 0.1, kMostContention = 0.4;
 
 // Time of one piece of work of F floating-point operations on B bytes:
 //   t0 + ((F/tflops)^p + (traffic*B/gb_s)^p)^(1/p) + s*B/cold_gb_s       p = 1: the sum, large p: the larger one
@@ -44,7 +46,9 @@ struct Network {
   std::string name;
   double node_gb_s = 0;  // 0: there is none
   double efficiency = 0.8, efficiency_low = 0.5, efficiency_high = 0.9;
-  double alpha_us = 60, alpha_per_doubling_us = 20;  // added to the alpha inside a node, and for each doubling of nodes
+  // Added to the alpha inside a node. A ring passes every member: each further node costs a hop over the network and one
+  // for each of its other members.
+  double alpha_us = 60, alpha_per_node_us = 14, alpha_per_rank_us = 3.4;
 };
 
 struct Hardware {
@@ -65,12 +69,16 @@ struct Hardware {
   double launch_us = 0;                                                 // of the host, for each kernel
   double collective_us = 0;                                             // of the host, for each collective
   double gemm_efficiency = 1;                                           // of products in a step against products alone
-  double unit_pass_us = 0;                                              // of the device, for each pass over a unit
+  double unit_pass_us = 0;  // of the host, for each pass over a unit, whatever it computes
+  double kernel_us = 0;     // of the device, for each kernel beside its work: its launch and the gap before it
   double optimizer_us = 0;                                              // of the device, for each step
   double step_us = 0;         // of the device, for each step: what belongs to none of the above
   double wake_us = 0;         // from the end of a collective to the work that waited for it
   double wire_late_us = 0;    // of an emulated wire: how much later than asked it lets its lane go on
   double contention = 0;      // share of a hidden collective's time by which computation becomes longer
+  bool early_stop = false;    // a block is computed again up to the last operator whose result backward needs, as
+                              // PyTorch's checkpoint does
+  double jitter = 0;          // by what share of it the computation of a rank's step varies (standard deviation)
   double expected_error = 0;  // median |predicted/measured - 1| where it was compared; 0: never
   std::string expected_error_source;
   std::vector<std::string> assumed;  // keys whose values nobody has measured

@@ -109,7 +109,8 @@ OpWork pack(const OpCall& c) {
 // Pieces of one tensor to another: to_at, to_stride, from_at, from_stride, piece, total, add.
 OpWork move(const OpCall& c) {
   const double total = integer(c, 5, 0), adds = integer(c, 6, 0);
-  return moving(OpKind::kCopy, total * (input(c, 0).element_bytes * (1 + adds) + input(c, 1).element_bytes), 1);
+  const bool out = integer(c, 3, 0) > 0;  // strides of the source: a piece of each rank's
+  return moving(out ? OpKind::kCopyOut : OpKind::kCopy, total * (input(c, 0).element_bytes * (1 + adds) + input(c, 1).element_bytes), 1);
 }
 OpWork copy(const OpCall& c) { return moving(OpKind::kCopy, 2 * input(c, 0).bytes(), 1); }
 OpWork fill(const OpCall& c) { return moving(OpKind::kCopy, input(c, 0).bytes(), 1); }

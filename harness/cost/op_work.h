@@ -18,6 +18,7 @@ enum class OpKind : std::uint8_t {
   kElementwiseBackward,
   kOptimizer,
   kCopy,
+  kCopyOut,  // from the buffer of a gather to parameters of their own
 };
 
 struct TensorShape {

@@ -33,20 +33,34 @@ class Estimate {
   }
 
   StepEstimate run() const {
-    const double forward = block_forward(), backward = block_backward() + c_.recompute * forward;
-    const double ag = gather(block_), rs = reduce(block_);
-    const double ag_beside = beside(2 * block_), rs_beside = beside(c_.reduce_bytes * block_);
-    const double forward_pass = pass(forward + k_.unit_pass_us, ag, ag_beside);
-    const double backward_pass =
-        pass(backward + k_.unit_pass_us, (c_.zero2 ? 0 : ag) + rs, (c_.zero2 ? 0 : ag_beside) + rs_beside);
-    const double micro = gather(rest_) + ag + c_.layers * forward_pass + head() + (c_.zero2 ? 0 : ag) +
-                         c_.layers * backward_pass + reduce(rest_);
-    const double all = parameters();
-    const double optimizer = kOptimizerBytes * all / group() / memory_us() + kOptimizerFixedUs;
-    return {(c_.accumulate * micro + optimizer) * 1e-6, block_, all};
+    const double forward = block_forward();
+    const double backward = block_backward() + c_.recompute * (forward - last_product()) + c_.again * forward;
+    const double x = c_.accumulate * (c_.layers * (forward + backward) + head() + copies(parameters()));
+    const double micro = c_.unit_blocks > 0 ? units(forward, backward) : whole(forward, backward);
+    const double optimizer = kOptimizerBytes * parameters() / group() / memory_us() + kOptimizerFixedUs;
+    const double slowest = k_.jitter * c_.slowest * x;
+    return {(c_.accumulate * micro + slowest + optimizer + k_.boundary_us) * 1e-6, block_, parameters()};
   }
 
  private:
+  // Every unit of some blocks overlaps with the collectives of the next; the first and the last have nobody.
+  double units(double forward, double backward) const {
+    const double n = c_.layers / c_.unit_blocks, p = c_.unit_blocks * block_;
+    const double ag = gather(p), rs = reduce(p), again = c_.zero2 ? 0 : ag;
+    const double ag_beside = contending(2 * p), rs_beside = contending(c_.reduce_bytes * p);
+    const double f = c_.unit_blocks * forward, b = c_.unit_blocks * backward + copies(p);
+    const double forward_pass = c_.forward_prefetch ? pass(f, ag, ag_beside) : f + ag;
+    const double backward_pass =
+        c_.backward_prefetch ? pass(b, again + rs, (c_.zero2 ? 0 : ag_beside) + rs_beside) : b + again + rs;
+    const double ends = gather(rest_) + (c_.forward_prefetch ? ag : 0) + (c_.backward_prefetch ? again : 0) +
+                        reduce(rest_) + copies(rest_);
+    return n * (forward_pass + backward_pass) + head() + ends;
+  }
+  // One unit: nothing to overlap with.
+  double whole(double forward, double backward) const {
+    const double p = parameters();
+    return gather(p) + c_.layers * (forward + backward) + head() + copies(p) + reduce(p);
+  }
   double parameters() const { return c_.layers * block_ + rest_; }
   int group() const { return c_.shard_group > 0 ? std::min(c_.shard_group, c_.world) : c_.world; }
   // Bytes that memory moves in a microsecond.
@@ -56,7 +70,8 @@ class Estimate {
     const OpPart p = gemm_part(1, m, n, k, 2);
     return op_time_us(gemm_, p.flops, p.bytes) / k_.gemm_efficiency;
   }
-  double attention() const { return 2 * tokens_ * c_.seq * c_.dim / (k_.attention_tflops * 1e6); }
+  double attention(double tflops) const { return 2 * tokens_ * c_.seq * c_.dim / (tflops * 1e6); }
+  double last_product() const { return product(tokens_, products_.back().n, products_.back().k); }
   double memory() const { return (k_.passes + eager_passes()) * tokens_ * c_.dim * 2 / memory_us(); }
   // Over tokens x dim elements of two bytes, beyond those of an mpt block. In the usual eager code an RMS norm is: to
   // fp32 (3), square (4), mean (2), scale (4), back (3), weight (2); a rotation of q or k reads and writes ten times;
@@ -68,13 +83,15 @@ class Estimate {
     return 2 * (kRmsNorm - kLayerNorm) + kRotation * (1 + c_.kv_heads / c_.heads) + kGatedTensors * c_.ffn / c_.dim -
            kGelu;
   }
+  // Kernels of a block in forward; an eager mpt's norms cast their three inputs first.
+  double kernels() const { return c_.family == "mpt" ? 26 : c_.compiled ? 20 : 37; }
   double block_forward() const {
-    double us = attention() + memory();
+    double us = attention(k_.attention_tflops) + memory() + kernels() * k_.kernel_us;
     for (const Product& p : products_) us += product(tokens_, p.n, p.k);
     return us;
   }
   double block_backward() const {
-    double us = 2.5 * attention() + 2 * memory();
+    double us = 2.5 * attention(k_.attention_backward_tflops) + 2 * memory() + 1.5 * kernels() * k_.kernel_us;
     for (const Product& p : products_) us += product(tokens_, p.k, p.n) + product(p.n, p.k, tokens_);
     return us;
   }
@@ -83,13 +100,16 @@ class Estimate {
     return product(tokens_, v, d) + product(tokens_, d, v) + product(v, d, tokens_) +
            2 * kHeadDtypes * tokens_ * v / memory_us();
   }
-  // Computation x with communication k on the other lane, of which `beside` is what the same bytes take inside a node.
+  // Computation x with communication k on the other lane, of which `beside` slows it.
   double pass(double x, double k, double beside) const {
     return std::max(x + k_.contention * std::min({k, beside, x}), k);
   }
-  // What slows computation is the traffic of the device, not the time that a slower network makes of it.
-  double beside(double bytes) const {
-    return us(model_.inside_node(fsdp::CollectiveKind::kAllGather, bytes, model_.topology().shard(group())));
+  double contending(double bytes) const {
+    return us(model_.contending(fsdp::CollectiveKind::kAllGather, bytes, model_.topology().shard(group())));
+  }
+  // A gradient is read in bf16 and written as it is reduced, and what an eager runtime does beyond that.
+  double copies(double parameters) const {
+    return k_.copy_traffic * (2 + c_.reduce_bytes) * parameters / memory_us();
   }
 
   double gather(double parameters) const {

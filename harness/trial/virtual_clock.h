@@ -8,6 +8,7 @@
 #include "fsdp/device/virtual/virtual_device.h"
 #include "harness/cost/contention.h"
 #include "harness/cost/cost_model.h"
+#include "harness/cost/straggler.h"
 #include "harness/trial/op_observer.h"
 
 namespace harness {
@@ -31,6 +32,11 @@ class VirtualClock final : public OpObserver, public fsdp::Collectives {
                fsdp::VirtualDevice& device);
 
   void begin_step();
+  // Of the step so far: what contention added to computation, and what its first collective waited for the slowest rank.
+  struct Totals {
+    fsdp::Nanos compute_ns = 0, contention_ns = 0, late_ns = 0;
+  };
+  const Totals& totals() const { return totals_; }
   void ran(const OpCall& call) override;
 
   int rank() const override { return 0; }
@@ -43,17 +49,31 @@ class VirtualClock final : public OpObserver, public fsdp::Collectives {
  private:
   fsdp::Nanos wait_for_last(fsdp::Communicator c) const;
   GroupShape shape_of(fsdp::Communicator c) const;
-  fsdp::Nanos once_per_pass();
+  // An operator's.
+  struct Cost {
+    fsdp::WorkTag tag;
+    fsdp::Nanos launch = 0, device = 0;
+  };
+  void charge(const Cost& cost);
+  void enter_unit();
+  fsdp::Nanos once_per_step();
 
   const CostModel& model_;
   const int world_;
   const VirtualWire wire_;
   const ArrivalSkew skew_;
   fsdp::VirtualDevice& device_;
+  const double slowest_;  // by what share of its computation the slowest rank takes longer than this one
   Contention contention_;
   fsdp::VirtualChannels channels_;
-  std::vector<std::array<bool, 4>> entered_;  // by unit and pass, of this step
+  std::vector<std::array<bool, 4>> entered_;  // by unit and pass, of this micro-batch
+  fsdp::Pass pass_ = fsdp::Pass::kNone;
   bool optimizing_ = false;
+  std::vector<Cost> held_;
+  // Every rank's computation varies from step to step; a step ends with the slowest, for whom this rank waits in the
+  // next step's first collective.
+  fsdp::Nanos late_ = 0;
+  Totals totals_;
 };
 
 }  // namespace harness

@@ -143,6 +143,9 @@ class VirtualWorld {
       r.warnings.push_back("no hardware was named: times are those of an assumed processor core; memory is exact");
     r.environment = torch_environment();
     describe(model_, count_communicators(c), r.environment);
+    r.environment["predicted_contention_ns"] = std::to_string(clock_.totals().contention_ns);
+    if (clock_.totals().late_ns > 0)
+      r.environment["predicted_straggler_ns"] = std::to_string(clock_.totals().late_ns);
     if (model_.hardware().caching_allocator) describe_allocator(r);
   }
 

@@ -17,9 +17,9 @@ GOOD = (PRESETS / "a100-80gb.yaml").read_text(encoding="utf-8")
 FILES = [
     ("another version", "version: 1", "version: 2", ["version", "2", "1"]),
     ("no version", "version: 1\n", "", ["version"]),
-    ("a negative cost", "unit_pass_us: 530", "unit_pass_us: -530", ["unit_pass_us", "-530"]),
-    ("a cost that is no number", "unit_pass_us: 530", "unit_pass_us: .nan", ["unit_pass_us"]),
-    ("an infinite rate", "tflops: 98.6", "tflops: .inf", ["tflops"]),
+    ("a negative cost", "optimizer_us: 2000", "optimizer_us: -2000", ["optimizer_us", "-2000"]),
+    ("a cost that is no number", "optimizer_us: 2000", "optimizer_us: .nan", ["optimizer_us"]),
+    ("an infinite rate", "tflops: 271.2", "tflops: .inf", ["tflops"]),
     ("a word for a number", "launch_us: 12", "launch_us: fast", ["launch_us", "fast"]),
     ("an unknown key", "launch_us: 12", "lunch_us: 12", ["lunch_us"]),
     ("a broken file", "ops:", "ops: [", ["hardware.yaml"]),

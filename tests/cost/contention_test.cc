@@ -34,6 +34,27 @@ TEST(Contention, CommunicationThatWasWaitedForIsNotPaidTwice) {
   EXPECT_EQ(stretch(c, 2000, 100), 1000);
 }
 
+TEST(Contention, AGapDoesNotWipeWhatIsOwed) {
+  Contention c(1.0);
+  c.communication(0, 1000);
+  EXPECT_EQ(c.extra(0, 100), 100);     // until 200, all of it beside communication
+  EXPECT_EQ(c.extra(250, 100), 100);   // of 100 owed and 100 beside it, as much as it is long
+  EXPECT_EQ(c.extra(1500, 100), 100);  // beside nothing: what was owed
+  EXPECT_EQ(c.extra(1700, 100), 100);
+  EXPECT_EQ(c.extra(1900, 100), 0) << "all is paid";
+}
+
+TEST(Contention, CommunicationIssuedLateIsOwedForWhatItRanBeside) {
+  Contention early(0.5), late(0.5);
+  early.communication(0, 400);
+  fsdp::Nanos first = 1000 + early.extra(0, 1000), second = 1000 + late.extra(0, 1000);
+  late.communication(0, 400);
+  first += 1000 + early.extra(first, 1000);
+  second += 1000 + late.extra(second, 1000);
+  EXPECT_EQ(first, 2200);
+  EXPECT_EQ(second, first);
+}
+
 TEST(Contention, ASlowNetworkKeepsTheDeviceLessBusy) {
   Contention c(1.0);
   c.communication(0, 1000, 0.25);

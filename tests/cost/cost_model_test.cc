@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "fsdp/core/errors.h"
+#include "harness/cost/straggler.h"
 
 namespace harness {
 namespace {
@@ -39,10 +40,39 @@ TEST(CostModel, AcrossNodesTheNetworkIsTheWire) {
   const auto ag = [](const CostModel& m, double bytes) {
     return static_cast<double>(m.collective(CollectiveKind::kAllGather, bytes, m.topology().shard(m.topology().world)));
   };
-  // min(332.4, 0.8*400) GB/s; 32.2 + 60 + 20*log2(2) us
-  EXPECT_NEAR(ag(two, 1.6e9), 112'200 + 1.5e9 / 320, 2);
-  EXPECT_NEAR(ag(slow, 1.6e9), 112'200 + 1.5e9 / 40, 2);
+  // min(332.4, 0.8*400) GB/s; 32.2 + 60 + 14 + 7*3.4 us
+  EXPECT_NEAR(ag(two, 1.6e9), 130'000 + 1.5e9 / 320, 2);
+  EXPECT_NEAR(ag(slow, 1.6e9), 130'000 + 1.5e9 / 40, 2);
   EXPECT_LT(ag(one, 1.6e9), ag(two, 1.6e9));
+}
+
+TEST(CostModel, ARingPassesEveryRank) {
+  const auto latency = [](int world) {
+    const CostModel m = make_cost_model("h100-sxm", world, 0, "");
+    return static_cast<double>(m.collective(CollectiveKind::kAllGather, 8, m.topology().shard(world)));
+  };
+  EXPECT_NEAR(latency(512) - latency(128), 48 * (14 + 7 * 3.4) * 1e3, 5) << "48 more nodes";
+}
+
+TEST(CostModel, ASlowerNetworkDoesNotSlowTheComputationBesideIt) {
+  const CostModel fast = make_cost_model("h100-sxm", 16, 0, ""), slow = make_cost_model("h100-sxm", 16, 0, "aws-p4d");
+  const auto busy = [](const CostModel& m) {
+    return m.contending(CollectiveKind::kAllGather, 1.6e9, m.topology().shard(16));
+  };
+  EXPECT_EQ(busy(fast), busy(slow));
+  EXPECT_LT(busy(slow), slow.collective(CollectiveKind::kAllGather, 1.6e9, slow.topology().shard(16)) / 4);
+  EXPECT_EQ(fast.contending(CollectiveKind::kAllGather, 1e9, fast.topology().shard(1)), 0);
+}
+
+TEST(Straggler, TheSlowestOfManyIsFurtherFromTheMean) {
+  EXPECT_NEAR(normal_quantile(0.975), 1.959964, 1e-5);
+  EXPECT_EQ(expected_maximum(1), 0);
+  // Tables of the expected largest of n normal variables.
+  EXPECT_NEAR(expected_maximum(2), 0.5642, 2e-3);
+  EXPECT_NEAR(expected_maximum(10), 1.5388, 2e-3);
+  EXPECT_NEAR(expected_maximum(100), 2.5076, 2e-3);
+  EXPECT_NEAR(expected_maximum(1000), 3.2414, 2e-3);
+  EXPECT_GT(expected_maximum(16384), expected_maximum(8192));
 }
 
 TEST(CostModel, ReplicasOfANodeShareItsNetwork) {
@@ -54,7 +84,7 @@ TEST(CostModel, ReplicasOfANodeShareItsNetwork) {
   EXPECT_EQ(replica.beside, 7);
   // 2 * 7/8 of the bytes over an eighth of 0.8 * 400 GB/s
   const double ns = static_cast<double>(m.collective(CollectiveKind::kAllReduce, 8e8, replica));
-  EXPECT_NEAR(ns, 2 * (7e8 / 40) + 1e3 * (21.6 + 20.1 + 2 * (60 + 60)), 5);
+  EXPECT_NEAR(ns, 2 * (7e8 / 40) + 1e3 * (21.6 + 20.1 + 2 * (60 + 7 * 14)), 5);
 }
 
 TEST(CostModel, AWorldOfManyNodesNeedsANetwork) {

@@ -40,6 +40,28 @@ TEST(Hardware, EveryPresetReadsAndReadsBackAsItself) {
   }
 }
 
+// What NCCL takes of a GPU while it computes; a share of 1 would say that hiding communication never pays.
+TEST(Hardware, ContentionOfAGpuHasPhysicalBounds) {
+  for (const std::string& name : hardware_presets()) {
+    const Hardware h = load_hardware(name);
+    if (!h.gpu) continue;
+    EXPECT_GE(h.contention, kLeastContention) << name;
+    EXPECT_LE(h.contention, kMostContention) << name;
+    EXPECT_GE(h.kernel_us, 1) << name;
+    EXPECT_LE(h.kernel_us, 14) << name << ": a launch";
+  }
+}
+
+TEST(Hardware, ACostOfUnitsOnTheDeviceIsRefused) {
+  EXPECT_NO_THROW(parse_hardware(std::string(kSmall) + "device: {unit_pass_us: 0}\n", "x.yaml")) << "as calibrate wrote it";
+  try {
+    parse_hardware(std::string(kSmall) + "device: {unit_pass_us: 530}\n", "x.yaml");
+    FAIL();
+  } catch (const fsdp::ConfigError& e) {
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("device.unit_pass_us"), HasSubstr("host.unit_pass_us")));
+  }
+}
+
 TEST(Hardware, EveryNumberOfAFileOfCalibrateReadsBack) {
   Hardware h;
   h.name = "mine", h.source = "measured \"here\"", h.gpu = false;
@@ -53,7 +75,8 @@ TEST(Hardware, EveryNumberOfAFileOfCalibrateReadsBack) {
   h.reduce_scatter = {{.devices = 2, .alpha_us = 18, .gb_s = 19, .floor_us = 20, .root_us = 21}};
   h.all_reduce = {{.devices = 2, .alpha_us = 22, .gb_s = 23, .floor_us = 24, .root_us = 25}};
   h.launch_us = 26, h.collective_us = 27, h.wake_us = 28, h.wire_late_us = 29.125;
-  h.gemm_efficiency = 30, h.unit_pass_us = 31, h.optimizer_us = 32, h.step_us = 33, h.contention = 34;
+  h.unit_pass_us = 31, h.kernel_us = 31.5, h.jitter = 0.125, h.early_stop = true;
+  h.gemm_efficiency = 30, h.optimizer_us = 32, h.step_us = 33, h.contention = 34;
   h.expected_error = 0.35, h.expected_error_source = "runs";
   h.assumed = {"host", "copy"};
   const Hardware again = parse_hardware(to_yaml(h), "again");
