@@ -170,7 +170,8 @@ void say_cause(const Context& x, const harness::Growth& g, Writer& w) {
     w.strong(std::string(class_text(second.cls))).say(amount(second));
   } else {
     w.strong(std::string(class_text(first.cls)));
-    w.say(amount(first, "; " + std::string(harness::meaning_of(first.cls))));
+    const bool compute = first.cls == harness::PartitionClass::kCompute;
+    w.say(amount(first, "; " + (compute ? g.compute_why : std::string(harness::meaning_of(first.cls)))));
   }
   const std::string where = largest_part(x.at(*x.f.worst), first.cls);
   if (!where.empty()) w.say("; its largest part is at ").strong(where);

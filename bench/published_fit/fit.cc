@@ -176,8 +176,8 @@ double Predictor::ratio(const Decision& d, const harness::StepConstants& k) {
   return seconds(d.to, d.gpu, d.network, k) / seconds(d.from, d.gpu, d.network, k);
 }
 
-double loss_of(const std::vector<const Row*>& rows, const std::vector<const Decision*>& decisions,
-               Predictor& predictor, const harness::StepConstants& k) {
+double loss_of(const std::vector<const Row*>& rows, const std::vector<const Decision*>& decisions, Predictor& predictor,
+               const harness::StepConstants& k) {
   constexpr double kSoft = 0.03;    // errors above it count by their size, not their square
   constexpr double kDecision = 10;  // rows of step times that a pair weighs as much as
   const auto soft = [](double z) { return 2 * (std::sqrt(1 + z * z) - 1); };
@@ -189,8 +189,8 @@ double loss_of(const std::vector<const Row*>& rows, const std::vector<const Deci
 
 harness::StepConstants fit(const std::vector<const Row*>& rows, const std::vector<const Decision*>& decisions,
                            Predictor& predictor, const FitOptions& options) {
-  harness::Point at = {1.5, std::log(120), std::log(40), 0, std::log(7), std::log(3e4),
-                        options.as_before ? -0.5 : std::log(90)};
+  harness::Point at = {
+      1.5, std::log(120), std::log(40), 0, std::log(7), std::log(3e4), options.as_before ? -0.5 : std::log(90)};
   const auto loss = [&](const harness::Point& p) {
     return loss_of(rows, decisions, predictor, constants_of(p, options));
   };

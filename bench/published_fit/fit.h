@@ -48,8 +48,8 @@ struct FitOptions {
 harness::StepConstants fit(const std::vector<const Row*>& rows, const std::vector<const Decision*>& decisions,
                            Predictor& predictor, const FitOptions& options);
 // What the fit makes least.
-double loss_of(const std::vector<const Row*>& rows, const std::vector<const Decision*>& decisions,
-               Predictor& predictor, const harness::StepConstants& k);
+double loss_of(const std::vector<const Row*>& rows, const std::vector<const Decision*>& decisions, Predictor& predictor,
+               const harness::StepConstants& k);
 
 struct Errors {
   double median = 0, p90 = 0, worst = 0;

@@ -60,10 +60,12 @@ struct Family {
 using Families = std::map<std::string, Family>;
 
 void print_constants(const std::string& gpu, const harness::StepConstants& k) {
-  std::printf("\n%s: efficiency %.3f, attention %.1f and %.1f TFLOP/s, passes %.1f, kernel %.2f us, copies %.2f, contention %.3f,"
-              " boundary %.1f ms, jitter %.3f\n",
-              gpu.c_str(), k.gemm_efficiency, k.attention_tflops, k.attention_backward_tflops, k.passes, k.kernel_us, k.copy_traffic, k.contention,
-              k.boundary_us * 1e-3, k.jitter);
+  std::printf(
+      "\n%s: efficiency %.3f, attention %.1f and %.1f TFLOP/s, passes %.1f, kernel %.2f us, copies %.2f, contention "
+      "%.3f,"
+      " boundary %.1f ms, jitter %.3f\n",
+      gpu.c_str(), k.gemm_efficiency, k.attention_tflops, k.attention_backward_tflops, k.passes, k.kernel_us,
+      k.copy_traffic, k.contention, k.boundary_us * 1e-3, k.jitter);
 }
 
 // As constants were before they had bounds: what a step gains by it, and what pairs lose.
@@ -74,7 +76,8 @@ void print_before(const Families& families, Predictor& p) {
     print_constants(gpu, k);
     print("fitted rows", gpu, errors_of(ratios(f.rows, p, k)));
     for (const Decision* d : f.decisions)
-      std::printf("%-9s %-10s measured %.3f  predicted %.3f\n", d->kind.c_str(), d->id.c_str(), d->ratio, p.ratio(*d, k));
+      std::printf("%-9s %-10s measured %.3f  predicted %.3f\n", d->kind.c_str(), d->id.c_str(), d->ratio,
+                  p.ratio(*d, k));
   }
 }
 
@@ -131,7 +134,8 @@ void print_scaling(const Rows& rows, Predictor& p, const harness::StepConstants&
   std::map<std::string, Rows> series;
   for (const Row* r : rows) {
     if (r->c.world < 128) continue;
-    series[r->model + (r->c.zero2 ? ", zero2" : "") + ", micro-batch " + std::to_string(static_cast<int>(r->c.micro_batch))]
+    series[r->model + (r->c.zero2 ? ", zero2" : "") + ", micro-batch " +
+           std::to_string(static_cast<int>(r->c.micro_batch))]
         .push_back(r);
   }
   for (auto& [name, list] : series) {

@@ -16,6 +16,20 @@ std::string words(PartitionClass c) {
   return s;
 }
 
+// Of computation that grew, per unit of work: what did it?
+std::string compute_cause(const CurvePoint& fast, const CurvePoint& slow) {
+  const auto compute = [](const CurvePoint& p) {
+    return static_cast<double>((*p.partition)[static_cast<std::size_t>(PartitionClass::kCompute)] +
+                               (*p.partition)[static_cast<std::size_t>(PartitionClass::kOverlapped)]) /
+           p.work;
+  };
+  const double more = compute(slow) - compute(fast);
+  const double contention = slow.contention_ns / slow.work - fast.contention_ns / fast.work;
+  if (contention > more / 2) return "contention: communication runs beside computation and slows it";
+  if (fast.checkpoint != slow.checkpoint) return "recompute: backward computes blocks again";
+  return std::string(meaning_of(PartitionClass::kCompute));
+}
+
 }  // namespace
 
 Growth growth_between(const CurvePoint& fast, const CurvePoint& slow) {
@@ -33,6 +47,7 @@ Growth growth_between(const CurvePoint& fast, const CurvePoint& slow) {
     g.parts.push_back({static_cast<PartitionClass>(i), d});
     g.total += d;
   }
+  g.compute_why = compute_cause(fast, slow);
   std::stable_sort(g.parts.begin(), g.parts.end(),
                    [](const Growth::Part& a, const Growth::Part& b) { return a.ns > b.ns; });
   return g;
@@ -41,7 +56,9 @@ Growth growth_between(const CurvePoint& fast, const CurvePoint& slow) {
 std::vector<CliffCause> causes_between(const CurvePoint& fast, const CurvePoint& slow) {
   const Growth g = growth_between(fast, slow);
   std::vector<CliffCause> causes;
-  for (const Growth::Part& part : g.parts) causes.push_back({part.cls, part.ns / g.total});
+  for (const Growth::Part& part : g.parts)
+    causes.push_back({part.cls, part.ns / g.total,
+                      part.cls == PartitionClass::kCompute ? g.compute_why : std::string(meaning_of(part.cls))});
   const std::size_t keep = !causes.empty() && causes.front().share >= 0.5 ? 1 : 2;
   if (causes.size() > keep) causes.resize(keep);
   return causes;
@@ -80,19 +97,19 @@ std::vector<Cliff> find_cliffs(const std::vector<CurvePoint>& curve, const Cliff
 std::string_view meaning_of(PartitionClass c) {
   switch (c) {
     case PartitionClass::kHost:
-      return "launch-bound: the units are too fine";
+      return "host-bound: the host issues work more slowly than the device is done with it; merge units";
     case PartitionClass::kExposedAllGatherForward:
     case PartitionClass::kExposedAllGatherBackward:
     case PartitionClass::kExposedReduceScatter:
     case PartitionClass::kExposedOther:
       return "communication-bound";
     case PartitionClass::kMemoryWait:
-      return "waiting for memory";
+      return "waiting for a place in memory or for a slot";
     case PartitionClass::kCopy:
       return "packing and casting";
     case PartitionClass::kCompute:
     case PartitionClass::kOverlapped:
-      return "compute itself is slower: contention or smaller matrix products";
+      return "the same work takes longer: smaller matrix products, or a slower machine";
     case PartitionClass::kOptimizer:
       return "the optimizer is slower";
     case PartitionClass::kIdle:
@@ -109,7 +126,7 @@ std::string describe(const Cliff& cliff, const std::vector<CurvePoint>& curve, c
   if (cliff.causes.empty()) return s + "; no partition was recorded to tell why";
   if (cliff.causes.size() == 1) {
     const CliffCause& c = cliff.causes.front();
-    return s + fmt::format(": {} grew, {:.0f} % of all that grew ({})", words(c.cls), 100 * c.share, meaning_of(c.cls));
+    return s + fmt::format(": {} grew, {:.0f} % of all that grew ({})", words(c.cls), 100 * c.share, c.why);
   }
   return s + fmt::format(": mixed causes, {} ({:.0f} %) and {} ({:.0f} %)", words(cliff.causes[0].cls),
                          100 * cliff.causes[0].share, words(cliff.causes[1].cls), 100 * cliff.causes[1].share);

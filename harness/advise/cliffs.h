@@ -19,11 +19,14 @@ struct CurvePoint {
   double low = 0, high = 0;  // confidence interval of y; [0, infinity] where there is none: nothing is told apart
   std::optional<Partition> partition;  // of a step; classes are compared per unit of work
   double work = 1;                     // units of work in a step: partition / work is comparable along the axis
+  double contention_ns = 0;            // of a predicted step: what communication beside it added to computation
+  std::string checkpoint;              // what is computed again
 };
 
 struct CliffCause {
   PartitionClass cls;
   double share = 0;  // of everything that grew
+  std::string why;   // what that means for the reader
 };
 struct Cliff {
   std::size_t fast = 0, slow = 0;  // indices into the curve
@@ -47,6 +50,7 @@ struct Growth {
   };
   std::vector<Part> parts;  // empty: no partitions, or nothing grew
   double total = 0;
+  std::string compute_why;  // of computation that grew: recompute, contention, or neither
 };
 Growth growth_between(const CurvePoint& fast, const CurvePoint& slow);
 // The same as causes: one class, or the two largest where none has half.
@@ -55,7 +59,8 @@ std::vector<CliffCause> causes_between(const CurvePoint& fast, const CurvePoint&
 // "root -> block is 2.1x faster (23.1 ms against 48.9 ms per step): exposed all-gather in forward fell by 12.0 ms, 71 %
 // of the difference". `unit` names the unit of work ("step", "token").
 std::string describe(const Cliff& cliff, const std::vector<CurvePoint>& curve, const std::string& unit);
-// What a class means for the reader: kHost -> "launch-bound: units are too fine", ...
+// What growth of a class means for the reader: kHost -> "host-bound: ...; merge units", ... For computation see
+// Growth::compute_why, which knows more.
 std::string_view meaning_of(PartitionClass c);
 
 }  // namespace harness

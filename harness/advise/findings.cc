@@ -227,6 +227,9 @@ CurvePoint curve_point(const CaseRecord& c, const std::string& axis) {
   p.high =
       c.step_ci_high_ns ? static_cast<double>(*c.step_ci_high_ns) / p.work : std::numeric_limits<double>::infinity();
   p.partition = c.partition;
+  if (const auto at = c.environment.find("predicted_contention_ns"); at != c.environment.end())
+    p.contention_ns = std::atof(at->second.c_str());
+  p.checkpoint = value_of(c.settings, "checkpoint");
   return p;
 }
 

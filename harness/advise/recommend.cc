@@ -9,6 +9,7 @@
 
 #include "fsdp/core/errors.h"
 #include "fsdp/core/memory_meter.h"
+#include "harness/advise/decision_error.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/text.h"
 #include "harness/workload/model_settings.h"
@@ -16,7 +17,8 @@
 namespace harness {
 namespace {
 
-constexpr double kSame = 0.02;  // costs closer than this, with intervals that meet, are equal: less memory wins
+constexpr double kSame = 0.02;         // costs closer than this, with intervals that meet, are equal: less memory wins
+constexpr double kMemorySlack = 0.05;  // of the limit, or of the least
 constexpr double kObserverLimit = 1.05;
 constexpr std::size_t kListed = 2;
 
@@ -150,14 +152,51 @@ class Advisor {
     }
   }
 
+  // As fast as the fastest: within the error of the prediction, else within the noise.
+  bool as_fast(const Contender& k, const Contender& fastest) const {
+    const CaseRecord &c = cases_[k.index], &f = cases_[fastest.index];
+    if (c.predicted && f.predicted) return k.cost <= fastest.cost * (1 + decision_error(c, f));
+    return k.cost <= fastest.cost * (1 + kSame) && intervals_meet(k, fastest);
+  }
+
+  // Of predicted cases that are as fast: the least memory, then PyTorch's default, then the fewest units. A difference
+  // of memory that nobody can use is none.
+  bool rather(const Contender& k, const Contender& than, fsdp::Bytes least) const {
+    const CaseRecord &a = cases_[k.index], &b = cases_[than.index];
+    const double slack = kMemorySlack * static_cast<double>(r_.limit.value_or(least));
+    const auto small = [&](const Contender& x) { return static_cast<double>(x.peak - least) <= slack; };
+    if (small(k) != small(than)) return small(k);
+    if (is_default_policy(a) != is_default_policy(b)) return is_default_policy(a);
+    return a.units.value_or(0) < b.units.value_or(0);
+  }
+
+  std::size_t best_of_group() {
+    const Contender& fastest = fitting_.front();
+    std::vector<std::size_t> group;
+    fsdp::Bytes least = fastest.peak;
+    for (std::size_t i = 0; i < fitting_.size(); ++i) {
+      if (!as_fast(fitting_[i], fastest)) continue;
+      group.push_back(i);
+      least = std::min(least, fitting_[i].peak);
+    }
+    std::size_t best = group.front();
+    for (const std::size_t i : group) {
+      const Contender &k = fitting_[i], &than = fitting_[best];
+      const bool better = predicted(k) && predicted(than) ? rather(k, than, least) : k.peak > 0 && k.peak < than.peak;
+      if (better) best = i;
+    }
+    for (const std::size_t i : group) {
+      if (i == best || !predicted(fitting_[i])) continue;
+      r_.group.push_back(fitting_[i]);
+      r_.group_error = std::max(r_.group_error, decision_error(cases_[fitting_[i].index], cases_[fastest.index]));
+    }
+    return best;
+  }
+  bool predicted(const Contender& k) const { return cases_[k.index].predicted; }
+
   void choose() {
     if (fitting_.empty()) return;
-    std::size_t best = 0;
-    for (std::size_t i = 1; i < fitting_.size(); ++i) {
-      const Contender &k = fitting_[i], &fastest = fitting_.front();
-      const bool as_fast = k.cost <= fastest.cost * (1 + kSame) && intervals_meet(k, fastest);
-      if (as_fast && k.peak > 0 && k.peak < fitting_[best].peak) best = i;
-    }
+    const std::size_t best = best_of_group();
     r_.best = fitting_[best];
     for (std::size_t i = 0; i < fitting_.size() && r_.runners_up.size() < kListed; ++i) {
       if (i == best) continue;
@@ -172,6 +211,10 @@ class Advisor {
   std::string why_not(const Contender& k) const {
     const double change = k.cost / r_.best->cost - 1;
     const std::string memory = more_memory(k, *r_.best);
+    const double error = decision_error(cases_[k.index], cases_[r_.best->index]);
+    if (error > 0 && std::abs(change) <= error)
+      return fmt::format("as fast within the error of the prediction ({:.0f} %)", 100 * error) +
+             (memory.empty() ? "" : ", and takes " + memory);
     if (intervals_meet(k, *r_.best) && std::abs(change) <= kSame)
       return "as fast within the noise" + (memory.empty() ? "" : ", and takes " + memory);
     std::string s = fmt::format("{:.1f} % slower", 100 * change);
@@ -184,20 +227,21 @@ class Advisor {
   // What the slower case spends more on: the class that grew most.
   std::string growth(const CaseRecord& fast, const CaseRecord& slow) const {
     if (!fast.partition || !slow.partition) return "";
-    const auto causes = causes_between(curve(fast), curve(slow));
-    if (causes.empty()) return "";
-    const auto at = static_cast<std::size_t>(causes.front().cls);
-    const double more = static_cast<double>((*slow.partition)[at]) / curve(slow).work -
-                        static_cast<double>((*fast.partition)[at]) / curve(fast).work;
-    return fmt::format("{} {} more per {} ({:.0f} % of what grew; {})", words(causes.front().cls),
-                       format_nanos(static_cast<fsdp::Nanos>(more)), r_.unit, 100 * causes.front().share,
-                       meaning_of(causes.front().cls));
+    const Growth g = growth_between(curve(fast), curve(slow));
+    if (g.parts.empty()) return "";
+    const Growth::Part& most = g.parts.front();
+    const std::string why = most.cls == PartitionClass::kCompute ? g.compute_why : std::string(meaning_of(most.cls));
+    return fmt::format("{} {} more per {} ({:.0f} % of what grew; {})", words(most.cls),
+                       format_nanos(static_cast<fsdp::Nanos>(most.ns)), r_.unit, 100 * most.ns / g.total, why);
   }
   CurvePoint curve(const CaseRecord& c) const { return curve_point(c, per_token_ ? "batch" : ""); }
 
   void explain() {
     const CaseRecord& c = cases_[r_.best->index];
     const Contender* other = r_.runners_up.empty() ? nullptr : &r_.runners_up.front();
+    if (c.predicted && is_default_policy(c) && !r_.group.empty())
+      r_.reasons.push_back(
+          fmt::format("nothing is faster beyond the error of the prediction ({:.0f} %)", 100 * r_.group_error));
     if (other) {
       const CaseRecord& o = cases_[other->index];
       r_.reasons.push_back(fmt::format("{}: {}", label_of(o), other->why));

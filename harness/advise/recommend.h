@@ -32,6 +32,8 @@ struct Recommendation {
   std::optional<Contender> best;      // absent: nothing fits
   std::vector<Contender> runners_up;  // at most two
   std::vector<Contender> too_large;   // faster than the best, but over the limit or without the margin; at most two
+  std::vector<Contender> group;       // of predicted cases: as fast as the best within the error of the prediction
+  double group_error = 0;             // the largest of them
   std::vector<Contender> pareto;      // no other is both faster and smaller; by cost
   std::vector<std::string> reasons;   // sentences with numbers
   std::vector<std::string> warnings;

@@ -48,6 +48,13 @@ std::string recommendation_text(const Recommendation& r, const std::vector<CaseR
     s += "  best       " + line_of(*r.best, r, cases) + (cases[r.best->index].emulated ? "  [emulated network]" : "") +
          "\n";
     for (const std::string& reason : r.reasons) s += "             - " + reason + "\n";
+    if (!r.group.empty()) {
+      s += fmt::format("  as fast    {} other{} within the error of the prediction ({:.0f} %)\n", r.group.size(),
+                       r.group.size() == 1 ? "" : "s", 100 * r.group_error);
+      for (std::size_t i = 0; i < std::min<std::size_t>(r.group.size(), 4); ++i)
+        s += "             " + line_of(r.group[i], r, cases) + "\n";
+      if (r.group.size() > 4) s += fmt::format("             and {} more\n", r.group.size() - 4);
+    }
     for (const Contender& k : r.runners_up)
       s += fmt::format("  runner-up  {}\n             - {}\n", line_of(k, r, cases), k.why);
     for (const Contender& k : r.too_large)
@@ -71,6 +78,8 @@ std::string recommendations_json(const std::vector<Recommendation>& all, const s
                       {"best", r.best ? json_of(*r.best, cases) : ordered_json(nullptr)},
                       {"runners_up", json_of(r.runners_up, cases)},
                       {"too_large", json_of(r.too_large, cases)},
+                      {"group", json_of(r.group, cases)},
+                      {"group_error", r.group_error},
                       {"pareto", json_of(r.pareto, cases)},
                       {"reasons", r.reasons},
                       {"warnings", r.warnings},

@@ -52,14 +52,22 @@ std::string prediction(const CaseRecord& r) {
   const std::string hardware = environment_of(r, "predicted_hardware"),
                     network = environment_of(r, "predicted_network");
   if (hardware.empty()) return "";
-  std::string out = fmt::format("predicted for {}{}: memory is exact, times are modelled", hardware,
-                                network.empty() ? "" : ", across nodes " + network);
+  std::string out = fmt::format("predicted for {}{}: memory is that of this program's own run, times are modelled",
+                                hardware, network.empty() ? "" : ", across nodes " + network);
   if (const double error = environment_number(r, "predicted_error_median"); error > 0) {
     out += fmt::format("; median error {:.0f} % ({})", 100 * error, environment_of(r, "predicted_error_source"));
   } else {
     out += "; no measured run has been compared";
   }
   out += "\n";
+  if (const double low = environment_number(r, "predicted_step_low"); low > 0)
+    out += fmt::format(
+        "uncalibrated: no step time binds this hardware's constants, which are another GPU's; the step lies "
+        "between {:.2f} and {:.2f} times what is predicted where that was tried\n",
+        low, environment_number(r, "predicted_step_high"));
+  if (const double late = environment_number(r, "predicted_straggler_ns"); late > 0)
+    out += fmt::format("of the first collective's wait, {} is for the slowest of {} ranks\n",
+                       format_nanos(static_cast<fsdp::Nanos>(late)), environment_of(r, "predicted_ranks"));
   if (const std::string assumed = environment_of(r, "predicted_from_assumed"); !assumed.empty())
     out += "assumed, not measured: " + assumed + "\n";
   const double outside = environment_number(r, "predicted_context_bytes") +

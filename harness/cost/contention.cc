@@ -10,7 +10,8 @@ void Contention::communication(fsdp::Nanos begin, fsdp::Nanos end, double weight
   weight = std::min(weight, 1.0);
   // A host that runs ahead issues it when computation that it runs beside has been charged: that is owed.
   const fsdp::Nanos known = std::min(end, seen_);
-  if (const fsdp::Nanos from = std::max(begin, since_); known > from) debt_ += weight * static_cast<double>(known - from);
+  if (const fsdp::Nanos from = std::max(begin, since_); known > from)
+    debt_ += weight * static_cast<double>(known - from);
   if (end > seen_) wire_.push_back({std::max(begin, seen_), end, weight});
 }
 

@@ -1,7 +1,7 @@
 // Contention: how much longer computation becomes because communication runs beside it. Of the time that communication
 // spends beside computation a share `chi` is added to the computation, at most as much as the computation itself:
-// a stretch of computation x with communication k beside it lasts x + chi * min(k, x). What a stretch did not pay for is
-// owed by the next one, whatever gap lies between: else schedules with small gaps would be let off.
+// a stretch of computation x with communication k beside it lasts x + chi * min(k, x). What a stretch did not pay for
+// is owed by the next one, whatever gap lies between: else schedules with small gaps would be let off.
 #pragma once
 #include <deque>
 
@@ -29,8 +29,8 @@ class Contention {
   std::deque<Interval> wire_;
   fsdp::Nanos seen_ = 0;   // communication up to here has been looked at
   fsdp::Nanos since_ = 0;  // begin of this stretch of computation
-  fsdp::Nanos busy_ = 0;  // end of the last computation
-  double debt_ = 0;       // communication beside this stretch of computation that has not been paid for
+  fsdp::Nanos busy_ = 0;   // end of the last computation
+  double debt_ = 0;        // communication beside this stretch of computation that has not been paid for
 };
 
 }  // namespace harness

@@ -70,7 +70,9 @@ void read_step(Fields& f, Hardware& h) {
     if (h.gemm_efficiency == 0) g.fail("gemm_efficiency", "is 0; use 1 for products that cost what they cost alone");
     double on_device = 0;  // a key of earlier files, which `calibrate` always wrote as 0
     g.number("unit_pass_us", on_device);
-    if (on_device != 0) g.fail("unit_pass_us", "is no cost of the device; use host.unit_pass_us, or device.kernel_us for what operators cost");
+    if (on_device != 0)
+      g.fail("unit_pass_us",
+             "is no cost of the device; use host.unit_pass_us, or device.kernel_us for what operators cost");
     g.number("kernel_us", h.kernel_us);
     g.number("optimizer_us", h.optimizer_us);
     g.number("step_us", h.step_us);

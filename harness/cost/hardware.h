@@ -46,8 +46,8 @@ struct Network {
   std::string name;
   double node_gb_s = 0;  // 0: there is none
   double efficiency = 0.8, efficiency_low = 0.5, efficiency_high = 0.9;
-  // Added to the alpha inside a node. A ring passes every member: each further node costs a hop over the network and one
-  // for each of its other members.
+  // Added to the alpha inside a node. A ring passes every member: each further node costs a hop over the network and
+  // one for each of its other members.
   double alpha_us = 60, alpha_per_node_us = 14, alpha_per_rank_us = 3.4;
 };
 
@@ -69,9 +69,9 @@ struct Hardware {
   double launch_us = 0;                                                 // of the host, for each kernel
   double collective_us = 0;                                             // of the host, for each collective
   double gemm_efficiency = 1;                                           // of products in a step against products alone
-  double unit_pass_us = 0;  // of the host, for each pass over a unit, whatever it computes
-  double kernel_us = 0;     // of the device, for each kernel beside its work: its launch and the gap before it
-  double optimizer_us = 0;                                              // of the device, for each step
+  double unit_pass_us = 0;    // of the host, for each pass over a unit, whatever it computes
+  double kernel_us = 0;       // of the device, for each kernel beside its work: its launch and the gap before it
+  double optimizer_us = 0;    // of the device, for each step
   double step_us = 0;         // of the device, for each step: what belongs to none of the above
   double wake_us = 0;         // from the end of a collective to the work that waited for it
   double wire_late_us = 0;    // of an emulated wire: how much later than asked it lets its lane go on

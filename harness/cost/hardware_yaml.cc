@@ -37,7 +37,8 @@ std::string to_yaml(const Hardware& h) {
   out += fmt::format("host: {{launch_us: {}, collective_us: {}, unit_pass_us: {}, wake_us: {}, wire_late_us: {}}}\n",
                      h.launch_us, h.collective_us, h.unit_pass_us, h.wake_us, h.wire_late_us);
   out += fmt::format(
-      "device: {{gemm_efficiency: {}, kernel_us: {}, optimizer_us: {}, step_us: {}, contention: {}, jitter: {}, early_stop: {}}}\n",
+      "device: {{gemm_efficiency: {}, kernel_us: {}, optimizer_us: {}, step_us: {}, contention: {}, jitter: {}, "
+      "early_stop: {}}}\n",
       h.gemm_efficiency, h.kernel_us, h.optimizer_us, h.step_us, h.contention, h.jitter, h.early_stop);
   if (h.expected_error > 0) {
     out += fmt::format("expected_error: {{median: {}, source: {}}}\n", h.expected_error,

@@ -110,7 +110,8 @@ OpWork pack(const OpCall& c) {
 OpWork move(const OpCall& c) {
   const double total = integer(c, 5, 0), adds = integer(c, 6, 0);
   const bool out = integer(c, 3, 0) > 0;  // strides of the source: a piece of each rank's
-  return moving(out ? OpKind::kCopyOut : OpKind::kCopy, total * (input(c, 0).element_bytes * (1 + adds) + input(c, 1).element_bytes), 1);
+  return moving(out ? OpKind::kCopyOut : OpKind::kCopy,
+                total * (input(c, 0).element_bytes * (1 + adds) + input(c, 1).element_bytes), 1);
 }
 OpWork copy(const OpCall& c) { return moving(OpKind::kCopy, 2 * input(c, 0).bytes(), 1); }
 OpWork fill(const OpCall& c) { return moving(OpKind::kCopy, input(c, 0).bytes(), 1); }

@@ -108,9 +108,7 @@ class Estimate {
     return us(model_.contending(fsdp::CollectiveKind::kAllGather, bytes, model_.topology().shard(group())));
   }
   // A gradient is read in bf16 and written as it is reduced, and what an eager runtime does beyond that.
-  double copies(double parameters) const {
-    return k_.copy_traffic * (2 + c_.reduce_bytes) * parameters / memory_us();
-  }
+  double copies(double parameters) const { return k_.copy_traffic * (2 + c_.reduce_bytes) * parameters / memory_us(); }
 
   double gather(double parameters) const {
     return us(model_.collective(fsdp::CollectiveKind::kAllGather, 2 * parameters, model_.topology().shard(group())));

@@ -22,12 +22,12 @@ namespace harness {
 struct StepConstants {
   double gemm_efficiency = 1;
   double attention_tflops = 100, attention_backward_tflops = 100;
-  double passes = 40;         // over a block's activations in forward, by kernels that move memory
-  double kernel_us = 8;       // of each kernel beside its work
-  double copy_traffic = 7;    // over what a unit's gradients need to be copied to their reduction once
-  double boundary_us = 0;     // of a step, beside its work: of the program that was measured, no cost of the device
+  double passes = 40;       // over a block's activations in forward, by kernels that move memory
+  double kernel_us = 8;     // of each kernel beside its work
+  double copy_traffic = 7;  // over what a unit's gradients need to be copied to their reduction once
+  double boundary_us = 0;   // of a step, beside its work: of the program that was measured, no cost of the device
   double contention = 0.2;
-  double jitter = 0;          // given, not fitted
+  double jitter = 0;  // given, not fitted
 };
 struct StepCase {
   std::string family;  // "mpt" (feed-forward of two products, learned positions, tied head), or "llama"
@@ -39,9 +39,9 @@ struct StepCase {
   double recompute = 0;     // share of the blocks that are computed again, each less its last product
   double again = 0;         // share of a block's forward that a choice of operators computes again
   double micro_batch = 1, accumulate = 1;
-  bool compiled = false;    // a compiler joins element-wise kernels
-  double slowest = 0;       // expected_maximum(world): by how many standard deviations the slowest rank is late
-  double unit_blocks = 1;   // blocks of a unit; 0: the whole model is one
+  bool compiled = false;   // a compiler joins element-wise kernels
+  double slowest = 0;      // expected_maximum(world): by how many standard deviations the slowest rank is late
+  double unit_blocks = 1;  // blocks of a unit; 0: the whole model is one
   bool forward_prefetch = true, backward_prefetch = true;
 };
 

@@ -91,7 +91,7 @@ void VirtualClock::charge(const Cost& c) {
   const fsdp::Nanos begin = device_.next_begin(fsdp::Lane::kCompute);
   const fsdp::Nanos more = contention_.extra(begin, cost);
   totals_.contention_ns += more;
-  totals_.compute_ns += cost + more;
+  totals_.compute_ns += cost;
   device_.charge(fsdp::Lane::kCompute, c.tag, cost + more);
 }
 

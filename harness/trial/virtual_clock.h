@@ -32,7 +32,8 @@ class VirtualClock final : public OpObserver, public fsdp::Collectives {
                fsdp::VirtualDevice& device);
 
   void begin_step();
-  // Of the step so far: what contention added to computation, and what its first collective waited for the slowest rank.
+  // Of the step so far: what contention added to computation, and what its first collective waited for the slowest
+  // rank.
   struct Totals {
     fsdp::Nanos compute_ns = 0, contention_ns = 0, late_ns = 0;
   };

@@ -72,6 +72,13 @@ void describe(const CostModel& m, int communicators, std::map<std::string, std::
   std::string assumed;
   for (const std::string& a : h.assumed) assumed += (assumed.empty() ? "" : ", ") + a;
   if (!assumed.empty()) environment["predicted_from_assumed"] = assumed;
+  // Constants of one GPU on another: published rows of a third lay within this of the prediction, all of them.
+  constexpr double kSpread = 1.25;
+  if (h.gpu && h.is_assumed("device")) {
+    environment["predicted_step_low"] = std::to_string(1 / kSpread);
+    environment["predicted_step_high"] = std::to_string(kSpread);
+  }
+  environment["predicted_ranks"] = std::to_string(m.topology().world);
   if (h.expected_error > 0) {
     environment["predicted_error_median"] = std::to_string(h.expected_error);
     environment["predicted_error_source"] = h.expected_error_source;
@@ -140,12 +147,13 @@ class VirtualWorld {
     r.peak_cause = meter_.peak_cause();
     r.warnings = trainer_->scheduler().take_warnings();
     if (c.hardware.empty())
-      r.warnings.push_back("no hardware was named: times are those of an assumed processor core; memory is exact");
+      r.warnings.push_back(
+          "no hardware was named: times are those of an assumed processor core; memory is that of this program's own "
+          "run");
     r.environment = torch_environment();
     describe(model_, count_communicators(c), r.environment);
     r.environment["predicted_contention_ns"] = std::to_string(clock_.totals().contention_ns);
-    if (clock_.totals().late_ns > 0)
-      r.environment["predicted_straggler_ns"] = std::to_string(clock_.totals().late_ns);
+    if (clock_.totals().late_ns > 0) r.environment["predicted_straggler_ns"] = std::to_string(clock_.totals().late_ns);
     if (model_.hardware().caching_allocator) describe_allocator(r);
   }
 

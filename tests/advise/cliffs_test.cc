@@ -49,8 +49,22 @@ TEST(Cliffs, TheClassThatGrewIsTheCause) {
   ASSERT_EQ(found[0].causes.size(), 1u);
   EXPECT_EQ(found[0].causes[0].cls, PartitionClass::kHost);
   EXPECT_NEAR(found[0].causes[0].share, 100.0 / 110, 1e-12);
-  EXPECT_NE(describe(found[0], c, "step").find("launch-bound"), std::string::npos);
+  EXPECT_NE(describe(found[0], c, "step").find("host-bound"), std::string::npos);
 }
+TEST(Cliffs, ComputationThatGrewSaysWhatDidIt) {
+  auto c = curve({100, 200});
+  Partition fast{}, slow{};
+  fast[static_cast<int>(PartitionClass::kCompute)] = 80;
+  slow[static_cast<int>(PartitionClass::kOverlapped)] = 180;
+  c[0].partition = fast, c[1].partition = slow;
+  EXPECT_EQ(growth_between(c[0], c[1]).parts.at(0).ns, 100) << "compute, overlapped or not, as one";
+  EXPECT_NE(growth_between(c[0], c[1]).compute_why.find("smaller matrix products"), std::string::npos);
+  c[1].contention_ns = 60;
+  EXPECT_NE(growth_between(c[0], c[1]).compute_why.find("contention"), std::string::npos);
+  c[1].contention_ns = 10, c[0].checkpoint = "none", c[1].checkpoint = "block";
+  EXPECT_NE(growth_between(c[0], c[1]).compute_why.find("recompute"), std::string::npos);
+}
+
 TEST(Cliffs, WithoutAMajorityTheTwoLargestAreNamed) {
   auto c = curve({100, 200});
   Partition fast{}, slow{};

@@ -86,7 +86,7 @@ TEST(PlantedCliffs, ALaunchCostThatOnlyTheFinestUnitsCannotHideIsFoundAsLaunchBo
     const auto found = granularity(t, random).cliffs();
     ASSERT_EQ(found.size(), 1u) << "launch " << t.launch;
     EXPECT_THAT(found[0].text, HasSubstr("wrap=blocks:1 is"));
-    EXPECT_THAT(found[0].text, HasSubstr("launch-bound"));
+    EXPECT_THAT(found[0].text, HasSubstr("host-bound"));
     EXPECT_EQ(found[0].confidence, Confidence::kHigh);
   }
 }
@@ -117,7 +117,7 @@ TEST(PlantedCliffs, ReductionsThatWaitForTheOneSlotAreFoundAsWaitingForMemory) {
     const auto found = s.cliffs();
     ASSERT_EQ(found.size(), 1u);
     EXPECT_THAT(found[0].text, HasSubstr("reduce_scatter_slots=1 is"));
-    EXPECT_THAT(found[0].text, HasSubstr("waiting for memory"));
+    EXPECT_THAT(found[0].text, HasSubstr("waiting for a place in memory"));
   }
 }
 

@@ -118,6 +118,48 @@ TEST(Recommend, OfEquallyFastCasesTheSmallerOneIsTaken) {
   EXPECT_EQ(r.confidence, Confidence::kMedium);
 }
 
+CaseRecord foretold(const std::vector<std::pair<std::string, std::string>>& choice, Nanos step, fsdp::Bytes peak,
+                    std::int64_t units) {
+  CaseRecord r = made(choice, step, peak);
+  r.predicted = true, r.units = units, r.samples = {step}, r.ci_coverage = 0;
+  return r;
+}
+
+TEST(Recommend, WithinTheErrorOfAPredictionTheDefaultIsTaken) {
+  const std::vector<CaseRecord> cases = {foretold({{"wrap", "class:Linear"}}, 9'900'000, 58'000'000, 33),
+                                         foretold({{"wrap", "blocks:2"}}, 9'950'000, 62'000'000, 3),
+                                         foretold({{"wrap", "block"}}, 10'000'000, 60'000'000, 5),
+                                         foretold({{"wrap", "root"}}, 10'900'000, 61'000'000, 1)};
+  RecommendOptions options;
+  options.memory = 100'000'000;
+  const Recommendation r = recommend(cases, options).at(0);
+  EXPECT_EQ(label_of(cases[r.best->index]), "wrap=block");
+  EXPECT_EQ(r.group.size(), 2u);
+  EXPECT_DOUBLE_EQ(r.group_error, 0.03);
+  EXPECT_THAT(r.reasons.at(0), HasSubstr("nothing is faster beyond the error of the prediction (3 %)"));
+  EXPECT_THAT(r.runners_up.at(0).why, HasSubstr("as fast within the error of the prediction (3 %)"));
+  EXPECT_THAT(recommendation_text(r, cases), HasSubstr("as fast    2 others within the error"));
+}
+
+TEST(Recommend, InsideAGroupLessMemoryGoesFirstAndFewerUnitsLast) {
+  std::vector<CaseRecord> cases = {foretold({{"wrap", "block"}}, 10'000'000, 60'000'000, 5),
+                                   foretold({{"wrap", "sublayer"}}, 10'100'000, 40'000'000, 9)};
+  RecommendOptions options;
+  options.memory = 100'000'000;
+  EXPECT_EQ(recommend(cases, options).at(0).best->index, 1u) << "a fifth of the limit is worth more than the default";
+  cases = {foretold({{"wrap", "sublayer"}}, 10'000'000, 60'000'000, 9),
+           foretold({{"wrap", "blocks:2"}}, 10'100'000, 61'000'000, 3)};
+  EXPECT_EQ(recommend(cases, options).at(0).best->index, 1u) << "the fewest units";
+}
+
+TEST(Recommend, WhatIsFasterBeyondTheErrorIsTaken) {
+  const std::vector<CaseRecord> cases = {foretold({{"backward_prefetch", "none"}}, 11'000'000, 40'000'000, 5),
+                                         foretold({{"backward_prefetch", "pre"}}, 10'000'000, 60'000'000, 5)};
+  const Recommendation r = recommend(cases, {}).at(0);
+  EXPECT_EQ(r.best->index, 1u);
+  EXPECT_TRUE(r.group.empty());
+}
+
 // C15: 6.2, 7.0, 6.2, 4.9 samples/s at 4, 8, 10, 12; the last two ran near the limit. And 14.5 ... 26.7 at 8 to 40.
 TEST(Recommend, C15ThroughputThatFallsBeforeMemoryEndsIsNotFollowed) {
   const auto at = [](int batch, double rate, Status status = Status::kOk) {

@@ -53,7 +53,8 @@ TEST(Hardware, ContentionOfAGpuHasPhysicalBounds) {
 }
 
 TEST(Hardware, ACostOfUnitsOnTheDeviceIsRefused) {
-  EXPECT_NO_THROW(parse_hardware(std::string(kSmall) + "device: {unit_pass_us: 0}\n", "x.yaml")) << "as calibrate wrote it";
+  EXPECT_NO_THROW(parse_hardware(std::string(kSmall) + "device: {unit_pass_us: 0}\n", "x.yaml"))
+      << "as calibrate wrote it";
   try {
     parse_hardware(std::string(kSmall) + "device: {unit_pass_us: 530}\n", "x.yaml");
     FAIL();

@@ -150,7 +150,8 @@ TEST(Answers, WhySlowNamesTheClassThatGrewMost) {
   EXPECT_EQ(plain(f.slow.sentence),
             "sublayer, backward prefetch none (17 units) runs at 30.0 ms per step against 10.0 ms per step for the "
             "best, because of "
-            "host (+13.0 ms, 65 % of what grew; launch-bound: the units are too fine); its largest part is at "
+            "host (+13.0 ms, 65 % of what grew; host-bound: the host issues work more slowly than the device is done "
+            "with it; merge units); its largest part is at "
             "model.layers.1.mlp, backward (8.00 ms of 13.0 ms).");
 }
 

@@ -116,6 +116,51 @@ TEST(VirtualWorld, ArrivalCountsForMembersAlone) {
   EXPECT_EQ(arrival_wait({}, 4, 1), 0);
 }
 
+// A file that is a preset with one line changed.
+std::string preset_with(const std::string& name, const std::string& from, const std::string& to) {
+  std::string text = to_yaml(load_hardware("h100-sxm"));
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  const std::string path = testing::TempDir() + name + ".yaml";
+  std::ofstream(path) << text;
+  return path;
+}
+
+Nanos step_on(const std::string& hardware, const Settings& more = {}) {
+  Settings s = {{"world", "8"}, {"hardware", hardware}};
+  s.insert(s.end(), more.begin(), more.end());
+  const RankResult r = predicted(with(s));
+  return r.traced_step_ns.at(0);
+}
+
+TEST(VirtualWorld, HostTimeOfAUnitIsPaidWhereTheHostIsNotAhead) {
+  const std::string slow = preset_with("slow_host", "unit_pass_us: 0", "unit_pass_us: 300");
+  const Nanos root = step_on(slow, {{"wrap", "root"}}) - step_on("h100-sxm", {{"wrap", "root"}}),
+              fine = step_on(slow, {{"wrap", "class:Linear"}}) - step_on("h100-sxm", {{"wrap", "class:Linear"}});
+  EXPECT_GT(root, 0) << "a small model: nothing for the host to hide behind";
+  EXPECT_GT(fine, 10 * root) << "every unit has its own";
+}
+
+TEST(VirtualWorld, TheSlowestOfManyRanksIsWaitedForOnceAStep) {
+  const std::string even = preset_with("even", "jitter: 0.01", "jitter: 0");
+  const auto with_world = [](const std::string& hardware, const char* world) {
+    return predicted(with({{"world", world}, {"hardware", hardware}}));
+  };
+  const RankResult few = with_world("h100-sxm", "8"), none = with_world(even, "8");
+  const Nanos late = std::stoll(few.environment.at("predicted_straggler_ns"));
+  EXPECT_GT(late, 0);
+  EXPECT_EQ(none.environment.count("predicted_straggler_ns"), 0u);
+  EXPECT_EQ(few.traced_step_ns.at(0) - none.traced_step_ns.at(0), late);
+}
+
+TEST(VirtualWorld, RecomputeStopsBeforeTheLastProductWhereTheStackDoes) {
+  const std::string whole = preset_with("whole", "early_stop: true", "early_stop: false");
+  const Settings checkpoint = {{"checkpoint", "block"}, {"batch", "64"}}, none = {{"batch", "64"}};
+  EXPECT_LT(step_on("h100-sxm", checkpoint), step_on(whole, checkpoint));
+  EXPECT_EQ(step_on("h100-sxm", none), step_on(whole, none)) << "nothing is computed again";
+}
+
 TEST(VirtualWorld, ACachingAllocatorIsModelledBelowTheCountedBytes) {
   const RankResult gpu = predicted(with({{"hardware", "h100-sxm"}})), cpu = predicted(with({}));
   EXPECT_GE(std::stoll(gpu.environment.at("predicted_reserved_bytes")), gpu.peak.total);
