@@ -74,7 +74,7 @@ void describe(const CostModel& m, int communicators, std::map<std::string, std::
   if (!assumed.empty()) environment["predicted_from_assumed"] = assumed;
   // Constants of one GPU on another: published rows of a third lay within this of the prediction, all of them.
   constexpr double kSpread = 1.25;
-  if (h.gpu && h.is_assumed("device")) {
+  if (h.gpu && std::find(h.assumed.begin(), h.assumed.end(), "device") != h.assumed.end()) {
     environment["predicted_step_low"] = std::to_string(1 / kSpread);
     environment["predicted_step_high"] = std::to_string(kSpread);
   }

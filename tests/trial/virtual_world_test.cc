@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "fsdp/core/errors.h"
+#include "harness/cost/hardware.h"
 #include "harness/trial/virtual_clock.h"
 #include "tests/trial/both_worlds.h"
 
@@ -127,7 +128,7 @@ std::string preset_with(const std::string& name, const std::string& from, const 
   return path;
 }
 
-Nanos step_on(const std::string& hardware, const Settings& more = {}) {
+fsdp::Nanos step_on(const std::string& hardware, const Settings& more = {}) {
   Settings s = {{"world", "8"}, {"hardware", hardware}};
   s.insert(s.end(), more.begin(), more.end());
   const RankResult r = predicted(with(s));
@@ -136,8 +137,8 @@ Nanos step_on(const std::string& hardware, const Settings& more = {}) {
 
 TEST(VirtualWorld, HostTimeOfAUnitIsPaidWhereTheHostIsNotAhead) {
   const std::string slow = preset_with("slow_host", "unit_pass_us: 0", "unit_pass_us: 300");
-  const Nanos root = step_on(slow, {{"wrap", "root"}}) - step_on("h100-sxm", {{"wrap", "root"}}),
-              fine = step_on(slow, {{"wrap", "class:Linear"}}) - step_on("h100-sxm", {{"wrap", "class:Linear"}});
+  const fsdp::Nanos root = step_on(slow, {{"wrap", "root"}}) - step_on("h100-sxm", {{"wrap", "root"}}),
+                    fine = step_on(slow, {{"wrap", "class:Linear"}}) - step_on("h100-sxm", {{"wrap", "class:Linear"}});
   EXPECT_GT(root, 0) << "a small model: nothing for the host to hide behind";
   EXPECT_GT(fine, 10 * root) << "every unit has its own";
 }
@@ -148,7 +149,7 @@ TEST(VirtualWorld, TheSlowestOfManyRanksIsWaitedForOnceAStep) {
     return predicted(with({{"world", world}, {"hardware", hardware}}));
   };
   const RankResult few = with_world("h100-sxm", "8"), none = with_world(even, "8");
-  const Nanos late = std::stoll(few.environment.at("predicted_straggler_ns"));
+  const fsdp::Nanos late = std::stoll(few.environment.at("predicted_straggler_ns"));
   EXPECT_GT(late, 0);
   EXPECT_EQ(none.environment.count("predicted_straggler_ns"), 0u);
   EXPECT_EQ(few.traced_step_ns.at(0) - none.traced_step_ns.at(0), late);
