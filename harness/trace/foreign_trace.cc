@@ -85,27 +85,35 @@ void ForeignTrace::add_op(const DeviceOp& op) {
   sorters_->unjoined.push(o);
 }
 
+// There are few kinds of calls and very many calls.
+ForeignTrace::CallKind ForeignTrace::call_kind(std::string_view call) {
+  if (const auto it = call_kinds_.find(call); it != call_kinds_.end()) return it->second;
+  const bool graph = is_graph_launch(call);
+  const CallKind kind{is_allocation_call(call), is_synchronizing_call(call), graph || is_kernel_launch(call), graph};
+  if (call_kinds_.size() < 4096) call_kinds_.emplace(call.substr(0, kLongestName), kind);
+  return kind;
+}
+
 void ForeignTrace::add_call(std::string_view call, std::int64_t process, std::uint64_t correlation,
                             std::uint32_t thread, Nanos begin, Nanos end) {
   ProcessCalls& p = facts.processes[process];
   ++p.calls;
-  const bool allocates = is_allocation_call(call);
+  const CallKind kind = call_kind(call);
   const Nanos length = end - begin;
-  const bool blocks = length >= kLongCall || (length >= kLongSynchronization && is_synchronizing_call(call));
-  if (allocates || blocks) {
+  const bool blocks = length >= kLongCall || (length >= kLongSynchronization && kind.synchronizes);
+  if (kind.allocates || blocks) {
     if (kept_calls_ == kMostCalls) {
       facts.partial = true;
       facts.notes.push_back("more than " + std::to_string(kMostCalls) +
                             " allocation and blocking calls: those that follow are not counted");
     }
     if (kept_calls_++ >= kMostCalls) return;
-    if (allocates) allocation_calls_[thread].push_back({begin, end});
+    if (kind.allocates) allocation_calls_[thread].push_back({begin, end});
     if (blocks) calls_.blocking[thread].push_back({begin, end, name(call)});
   }
   if (correlation == 0) return;
-  const bool graph = is_graph_launch(call), kernel = graph || is_kernel_launch(call);
-  p.launches += kernel;
-  sorters_->launches.push({process, correlation, begin, end, thread, kernel, graph});
+  p.launches += kind.kernel;
+  sorters_->launches.push({process, correlation, begin, end, thread, kind.kernel, kind.graph});
 }
 
 void ForeignTrace::add_unknown(std::string_view what, bool device, Nanos ns, std::int64_t count) {

@@ -119,6 +119,10 @@ class ForeignTrace {
 
  private:
   struct Sorters;
+  struct CallKind {
+    bool allocates, synchronizes, kernel, graph;
+  };
+  CallKind call_kind(std::string_view call);
   std::uint32_t annotation_name(std::string_view text);
   void assign_processes();
   void assign_one(std::int64_t process);
@@ -151,6 +155,11 @@ class ForeignTrace {
   std::map<std::uint32_t, std::vector<Interval>> allocation_calls_;
   AllocationCalls allocations_;
   std::size_t kept_calls_ = 0;
+  struct TextHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view t) const { return std::hash<std::string_view>()(t); }
+  };
+  std::unordered_map<std::string, CallKind, TextHash, std::equal_to<>> call_kinds_;
   HostCalls calls_;
   struct Range {
     bool known = false;
