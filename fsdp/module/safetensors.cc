@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "fsdp/core/errors.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kLongestHeader = 100'000'000;  // as the format's own readers
+constexpr std::uint64_t kLongestHeader = 16 << 20;  // some 100,000 arrays; parsed it takes fifty times as much memory
 
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
   throw EnvironmentError("[state] " + path + ": " + what + ": " + std::strerror(errno) +
@@ -82,7 +83,7 @@ void write_safetensors(const std::string& path, const std::vector<FloatArray>& a
 }
 
 SafetensorsReader::SafetensorsReader(std::string path)
-    : path_(std::move(path)), fd_(open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+    : path_(std::move(path)), fd_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (fd_ < 0)
     throw EnvironmentError("[state] " + path_ + " cannot be read: " + std::strerror(errno) +
                            "; check the path and its permissions");
@@ -94,7 +95,8 @@ SafetensorsReader::SafetensorsReader(std::string path)
     read_bytes(kLengthBytes, text.data(), text.size());
     const auto header = nlohmann::json::parse(text, nullptr, false);
     if (!header.is_object()) refuse(path_, "is no safetensors file");
-    const off_t size = lseek(fd_, 0, SEEK_END);
+    const auto begin = static_cast<std::int64_t>(kLengthBytes + length);
+    const std::int64_t size = lseek(fd_, 0, SEEK_END) - begin;  // of the arrays
     for (const auto& [name, value] : header.items()) {
       if (name == "__metadata__") {
         metadata_ = value.get<std::map<std::string, std::string>>();
@@ -102,9 +104,10 @@ SafetensorsReader::SafetensorsReader(std::string path)
       }
       if (value.at("dtype") != "F32") refuse(path_, "holds " + value.at("dtype").dump() + ", not F32, in " + name);
       const auto offsets = value.at("data_offsets").get<std::array<std::int64_t, 2>>();
-      const auto begin = static_cast<std::int64_t>(kLengthBytes + length);
-      if (offsets[0] < 0 || offsets[1] < offsets[0] || begin + offsets[1] > size)
+      if (offsets[0] < 0 || offsets[1] < offsets[0] || offsets[1] > size)
         refuse(path_, "is cut short: " + name + " is missing");
+      if ((offsets[1] - offsets[0]) % static_cast<std::int64_t>(sizeof(float)) != 0)
+        refuse(path_, "holds " + name + " with a part of a number");
       arrays_[name] = {begin + offsets[0], (offsets[1] - offsets[0]) / static_cast<std::int64_t>(sizeof(float))};
     }
   } catch (const nlohmann::json::exception& e) {
@@ -117,9 +120,15 @@ SafetensorsReader::SafetensorsReader(std::string path)
 }
 SafetensorsReader::~SafetensorsReader() { close(fd_); }
 
+std::vector<std::string> SafetensorsReader::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, place] : arrays_) names.push_back(name);
+  return names;
+}
+
 void SafetensorsReader::read(const std::string& name, Count begin, Count n, float* out) const {
   const Place& place = arrays_.at(name);
-  SHARDSCOPE_CHECK(begin >= 0 && n >= 0 && begin + n <= place.count, name);
+  SHARDSCOPE_CHECK(begin >= 0 && n >= 0 && n <= place.count - begin, name);
   constexpr auto kSize = static_cast<std::int64_t>(sizeof(float));
   read_bytes(place.at + begin * kSize, out, static_cast<std::size_t>(n * kSize));
 }

@@ -31,6 +31,7 @@ class SafetensorsReader {
 
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   bool has(const std::string& name) const { return arrays_.contains(name); }
+  std::vector<std::string> names() const;
   Count count(const std::string& name) const { return arrays_.at(name).count; }
   // Elements [begin, begin + n) of an array.
   void read(const std::string& name, Count begin, Count n, float* out) const;

@@ -1,11 +1,11 @@
 #include "fsdp/plan/wrap_policy.h"
 
 #include <charconv>
-#include <fstream>
 #include <optional>
 #include <sstream>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/core/files.h"
 #include "fsdp/plan/nearest.h"
 #include "fsdp/plan/selection.h"
 
@@ -60,13 +60,12 @@ WrapClass parse_class(const std::string& value) {
 
 WrapPlan read_plan(const std::string& file, const UnitOptions& defaults) {
   if (file.empty()) throw ConfigError("[wrap] plan: names no file; for example plan:units.yaml");
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) {
-    throw ConfigError("[wrap] cannot read the plan file '" + file +
-                      "'; give the path of a readable, non-empty YAML file");
+  const SmallFile plan = read_small(file, kLargestSmallFile);
+  if (!plan.problem.empty() || plan.text.empty()) {
+    throw ConfigError("[wrap] the plan file '" + file + "' " + (plan.problem.empty() ? "is empty" : plan.problem) +
+                      "; give the path of a readable, non-empty YAML file");
   }
-  return parse_wrap_plan(text.str(), file, defaults);
+  return parse_wrap_plan(plan.text, file, defaults);
 }
 
 // The largest module that a size policy could make a unit, for advice; 0 if there is none.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <limits>
 
 #include "fsdp/core/errors.h"
 
@@ -11,9 +11,21 @@ namespace {
 
 // (a + b) / 2, halves to the even neighbour.
 fsdp::Nanos half_sum(fsdp::Nanos a, fsdp::Nanos b) {
-  const fsdp::Nanos sum = a + b;
-  const fsdp::Nanos down = sum >= 0 ? sum / 2 : (sum - 1) / 2;
-  return (sum % 2 != 0 && down % 2 != 0) ? down + 1 : down;
+  const fsdp::Nanos down = (a & b) + ((a ^ b) >> 1);  // no sum, which might overflow
+  return ((a ^ b) % 2 != 0 && down % 2 != 0) ? down + 1 : down;
+}
+
+// Times may be anything that a file or a rank says: |a - b| is the largest time where it has no room.
+fsdp::Nanos distance(fsdp::Nanos a, fsdp::Nanos b) {
+  fsdp::Nanos d = 0;
+  constexpr fsdp::Nanos kMost = std::numeric_limits<fsdp::Nanos>::max();
+  return __builtin_sub_overflow(std::max(a, b), std::min(a, b), &d) ? kMost : d;
+}
+
+// std::lgamma writes a variable that all threads share.
+double log_gamma(double x) {
+  int sign = 0;
+  return ::lgamma_r(x, &sign);
 }
 
 fsdp::Nanos median_of_sorted(const std::vector<fsdp::Nanos>& x) {
@@ -25,7 +37,7 @@ fsdp::Nanos median_of_sorted(const std::vector<fsdp::Nanos>& x) {
 double tail_below(int n, int k) {
   double total = 0;
   for (int i = 0; i < k; ++i) {
-    total += std::exp(std::lgamma(n + 1.0) - std::lgamma(i + 1.0) - std::lgamma(n - i + 1.0) - n * std::log(2.0));
+    total += std::exp(log_gamma(n + 1.0) - log_gamma(i + 1.0) - log_gamma(n - i + 1.0) - n * std::log(2.0));
   }
   return total;
 }
@@ -48,7 +60,7 @@ SampleSummary summarize(std::vector<fsdp::Nanos> samples) {
   std::sort(samples.begin(), samples.end());
   s.median = median_of_sorted(samples);
   std::vector<fsdp::Nanos> deviations;
-  for (fsdp::Nanos x : samples) deviations.push_back(std::abs(x - s.median));
+  for (fsdp::Nanos x : samples) deviations.push_back(distance(x, s.median));
   std::sort(deviations.begin(), deviations.end());
   s.mad = median_of_sorted(deviations);
   const int k = std::max(1, interval_rank(s.n));
@@ -79,7 +91,9 @@ fsdp::Nanos undisturbed(std::vector<fsdp::Nanos> repetitions) {
   std::sort(repetitions.begin(), repetitions.end());
   const std::size_t quarters = repetitions.size() - 1, i = quarters / 4;
   const auto part = static_cast<fsdp::Nanos>(quarters % 4);
-  return part == 0 ? repetitions[i] : repetitions[i] + (repetitions[i + 1] - repetitions[i]) * part / 4;
+  if (part == 0) return repetitions[i];
+  const fsdp::Nanos gap = distance(repetitions[i + 1], repetitions[i]);
+  return repetitions[i] + gap / 4 * part + gap % 4 * part / 4;
 }
 
 RepeatStop repeat_decision(const RepeatPolicy& p, const std::vector<fsdp::Nanos>& samples, fsdp::Nanos spent) {
@@ -88,7 +102,7 @@ RepeatStop repeat_decision(const RepeatPolicy& p, const std::vector<fsdp::Nanos>
   const SampleSummary s = summarize(samples);
   // n <= 5 never proves the interval: 95 % is out of reach.
   if (n >= p.min && interval_rank(n) > 0 &&
-      static_cast<double>(s.ci_high - s.ci_low) / 2 <= p.relative_ci * static_cast<double>(s.median)) {
+      static_cast<double>(distance(s.ci_high, s.ci_low)) / 2 <= p.relative_ci * static_cast<double>(s.median)) {
     return RepeatStop::kNarrow;
   }
   return spent >= p.time && n >= 1 ? RepeatStop::kTime : RepeatStop::kContinue;

@@ -16,6 +16,7 @@
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
 #include "fsdp/core/escape.h"
+#include "fsdp/core/files.h"
 #include "harness/store/store.h"
 #include "harness/store/whole_file.h"
 #include "harness/sweep/quantities.h"
@@ -61,13 +62,14 @@ Ended wait_for(pid_t pid, fsdp::Nanos timeout, const std::atomic<bool>* stop) {
 }
 
 pid_t start(const std::vector<std::string>& words, const std::string& log) {
+  ::unlink(log.c_str());  // what is there may be a link to a file of somebody
   std::vector<char*> argv;
   for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  posix_spawn_file_actions_addopen(&files, 1, log.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
   posix_spawn_file_actions_adddup2(&files, 1, 2);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -117,8 +119,9 @@ CaseRecord run_step(const Launcher& launcher, const std::string& directory, int 
                     const CasePlan& plan) {
   const std::string id = case_id(c);
   const fs::path step = fs::path(directory) / "steps" / id, log = fs::path(plan.log_dir) / "step.log";
+  const fsdp::Folder steps = fsdp::Folder::open(directory).inner("steps");  // no link
   fs::remove_all(step);
-  fs::create_directories(step);
+  steps.inner(id);
   const std::string spec = (step / "case.yaml").string(), out = (step / "out").string();
   write_file(spec, one_case_spec(c, plan));
   const LaunchRequest request = request_of(c, nodes, {this_program(), "sweep", spec, "-o", out});
@@ -135,10 +138,14 @@ CaseRecord run_step(const Launcher& launcher, const std::string& directory, int 
     }
   }
   if (!ended.in_time) return failed(Status::kTimeout, "the job step did not end in its time");
-  return failed(Status::kCrashed,
-                fmt::format("the job step left no result ({} {}): {}", WIFEXITED(ended.wait_status) ? "exit" : "signal",
-                            WIFEXITED(ended.wait_status) ? WEXITSTATUS(ended.wait_status) : WTERMSIG(ended.wait_status),
-                            last_words(log.string())));
+  // Whatever becomes of a case is a row; a step without one was ended from outside, or never began.
+  CaseRecord r =
+      failed(Status::kCrashed,
+             fmt::format("the job step left no result ({} {}): {}", WIFEXITED(ended.wait_status) ? "exit" : "signal",
+                         WIFEXITED(ended.wait_status) ? WEXITSTATUS(ended.wait_status) : WTERMSIG(ended.wait_status),
+                         last_words(log.string())));
+  r.environment[kPassingTrouble] = "the job step";
+  return r;
 }
 
 }  // namespace

@@ -1,10 +1,14 @@
 // shardscope: the program that users call. Links no LibTorch.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <iostream>
+#include <new>
 
 #include "fsdp/core/errors.h"
 #include "harness/cli/command_words.h"
@@ -122,8 +126,42 @@ int shardscope(int argc, char** argv) {
     return complain(kBadInput, e.what());
   } catch (const fsdp::Error& e) {
     return complain(kNegative, e.what());
+  } catch (const std::ios_base::failure&) {
+    throw;  // of standard output
+  } catch (const std::bad_alloc&) {
+    return complain(kCannotHere, "this machine has no more memory for this; free some, or raise `ulimit -v`");
   } catch (const std::exception& e) {
     return complain(kNegative, fmt::format("{} (a bug of this program if the machine is well)", e.what()));
+  }
+}
+
+// A descriptor that is closed would be given to the next file that is opened, and text would go into that file. What
+// takes its place can neither be read nor written.
+void hold_standard_descriptors() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+  }
+}
+
+int output_failed(int error, int code) {
+  const std::string why = error != 0 ? std::strerror(error) : "a write failed";
+  complain(code, fmt::format("[standard output] cannot be written: {}; give it a place that takes all of it", why));
+  return code == kDone ? kCannotHere : code;
+}
+
+// Every command's answer goes to standard output: one that did not arrive is no success.
+int shardscope_and_flush(int argc, char** argv) {
+  std::cout.exceptions(std::ios::badbit);  // the write that fails says why
+  int code = exit_code;
+  try {
+    code = shardscope(argc, argv);
+    errno = 0;
+    std::cout.flush();
+    return code;
+  } catch (const std::ios_base::failure&) {
+    const int why = errno;
+    std::cout.exceptions(std::ios::goodbit);
+    return output_failed(why, code == kDone ? exit_code : code);
   }
 }
 
@@ -143,5 +181,7 @@ std::string command_words() { return words; }
 int main(int argc, char** argv) {
   const harness::cli::SafeOutput out(std::cout), err(std::cerr);
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a failed write, not a death without words
-  return harness::cli::shardscope(argc, argv);
+  std::signal(SIGXFSZ, SIG_IGN);  // so is a file that reaches `ulimit -f`
+  harness::cli::hold_standard_descriptors();
+  return harness::cli::shardscope_and_flush(argc, argv);
 }

@@ -44,6 +44,7 @@ void run(const RunFlags& flags) {
   if (plan.stop->load() && r.status == Status::kSkipped) return ends_with(kInterrupted);
   std::cout << (flags.json ? case_json(r) : case_text(r)) << std::flush;
   if (r.status == Status::kConfigError) throw fsdp::ConfigError(r.reason);
+  if (r.status == Status::kSkipped) throw fsdp::EnvironmentError(r.reason);
   if (!measured(r.status)) ends_with(kNegative);
   if (flags.trace.empty()) return;
   if (r.spans.empty()) {

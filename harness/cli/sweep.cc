@@ -2,10 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <set>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/core/files.h"
 #include "harness/cli/command_words.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/interrupt.h"
@@ -27,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct SweepFlags {
-  std::string spec, directory, launcher = "local";
+  std::string spec, directory, launcher = "local", retry;
   int nodes = 1;
   bool dry_run = false, strict = false, extend = false;
 };
@@ -53,11 +57,73 @@ void dry_run(const SweepSpec& spec) {
                            exact_nanos(spec.timeout));
 }
 
-void keep_trace(const std::string& directory, const CaseRecord& r) {
-  if (r.spans.empty()) return;
-  const fs::path traces = fs::path(directory) / "traces";
-  fs::create_directories(traces);
-  write_trace((traces / (r.id + ".json.gz")).string(), r);
+// DIR/traces/ID.json.gz. A case without spans has none, not even that of an earlier attempt.
+class Traces {
+ public:
+  explicit Traces(std::string directory) : directory_(std::move(directory)) {}
+  void keep(const CaseRecord& r) {
+    if (r.spans.empty() && !fs::exists(fs::symlink_status(fs::path(directory_) / kFolder))) return;
+    if (r.spans.empty()) return folder().remove(name_of(r.id));
+    write_trace(folder().path_of(name_of(r.id)), r, false);
+  }
+  bool has(const std::string& id) { return folder().holds_file(name_of(id)); }
+
+ private:
+  static constexpr const char* kFolder = "traces";
+  static std::string name_of(const std::string& id) { return id + ".json.gz"; }
+  const fsdp::Folder& folder() {
+    if (!folder_) {
+      folder_.emplace(fsdp::Folder::open(directory_).inner(kFolder));
+      folder_->remove_unfinished();
+    }
+    return *folder_;
+  }
+  const std::string directory_;
+  std::optional<fsdp::Folder> folder_;  // made with the first trace
+};
+
+std::set<Status> statuses_of(const std::string& list) {
+  std::set<Status> out;
+  for (const std::string& piece : list.empty() ? std::vector<std::string>() : split(list, ',')) {
+    const auto status = status_from(trim(piece));
+    if (!status)
+      throw fsdp::ConfigError(fmt::format(
+          "[--retry] \"{}\" is no status; use ok, near_oom, oom, timeout, crashed, comm_error, config_error, skipped",
+          trim(piece)));
+    out.insert(*status);
+  }
+  return out;
+}
+
+// Once, after what one waits for without a thought.
+std::function<void(fsdp::Nanos)> tell_waiting(const std::string& directory, fsdp::Nanos patience) {
+  constexpr fsdp::Nanos kUnnoticed = 2'000'000'000;
+  return [=, told = std::make_shared<bool>(false)](fsdp::Nanos waited) {
+    if (waited < kUnnoticed) *told = false;
+    if (waited < kUnnoticed || *told) return;
+    *told = true;
+    std::cerr << fmt::format("shardscope: another process holds {}/results.db; waiting for it, {} at most\n", directory,
+                             format_nanos(patience));
+  };
+}
+
+// Cases that the next run of the same command runs again, each with its trouble.
+void name_passing_trouble(const std::vector<CaseRecord>& cases) {
+  constexpr std::size_t kNamed = 10;
+  std::vector<std::string> named;
+  std::size_t count = 0;
+  for (const CaseRecord& r : cases) {
+    const auto trouble = r.environment.find(kPassingTrouble);
+    if (trouble == r.environment.end() || measured(r.status)) continue;
+    if (++count <= kNamed)
+      named.push_back(fmt::format("  {} ({}): {}", axes_text(r.axes).empty() ? r.id : axes_text(r.axes),
+                                  trouble->second, r.reason));
+  }
+  if (count == 0) return;
+  if (count > kNamed) named.push_back(fmt::format("  and {} more", count - kNamed));
+  std::cerr << fmt::format("{} ended by trouble that may pass; the same command runs {} again:\n{}\n",
+                           count == 1 ? "1 case was" : fmt::format("{} cases were", count), count == 1 ? "it" : "them",
+                           fmt::join(named, "\n"));
 }
 
 // The case of a job step whose ranks the launcher has started (launched_trials.h).
@@ -89,29 +155,39 @@ void sweep(const SweepFlags& flags) {
   options.command = command_words();
   options.environment = host_environment();
   options.stop = &stop;
+  options.retry = statuses_of(flags.retry);
   if (!place && launcher.kind == Launcher::Kind::kLocal) options.check = check_ranks_on_this_machine;
   options.predictions_at_once = most_virtual_workers();
   if (spec.boundary) options.fits = [&stop](const CaseSettings& c) { return predicted_to_fit(c, &stop); };
   ProgressLine line;
   SweepHooks hooks;
   hooks.before_case = [&](const SweepProgress& p, const SweepCase& c) { line.begin_case(p, c); };
-  hooks.after_case = [&](const SweepProgress& p, const SweepCase& c, const CaseRecord& r) {
-    keep_trace(flags.directory, r);
-    line.end_case(p, c, r);
-  };
+  hooks.after_case = [&](const SweepProgress& p, const SweepCase& c, const CaseRecord& r) { line.end_case(p, c, r); };
+  Traces traces(flags.directory);
+  hooks.keep_files = [&](const CaseRecord& r) { traces.keep(r); };
+  hooks.has_files = [&](const std::string& id) { return traces.has(id); };
+  hooks.waiting = tell_waiting(flags.directory, options.patience);
   const RunCase trials = place ? joined_trials(*place)
                          : launcher.kind == Launcher::Kind::kLocal
                              ? real_trials()
                              : launched_trials(launcher, flags.directory, flags.nodes);
-  const SweepOutcome outcome = run_sweep(spec, options, trials, hooks);
+  SweepOutcome outcome;
+  try {
+    outcome = run_sweep(spec, options, trials, hooks);
+  } catch (const sqlite::Busy& e) {
+    if (!stop.load()) throw;
+    std::cerr << fmt::format("shardscope: {}\n", e.what());
+    return ends_with(kInterrupted);
+  }
   const reports::ReportInput results = read_results(flags.directory);
-  write_file((fs::path(flags.directory) / "results.csv").string(), reports::cases_csv(results.sweep, results.cases));
+  write_file(fsdp::Folder::open(flags.directory), "results.csv", reports::cases_csv(results.sweep, results.cases));
   std::cerr << fmt::format("{} of {} cases in {}: {}\n", outcome.progress.finished, outcome.progress.total,
                            flags.directory, counts_text(outcome.progress));
   if (outcome.interrupted) {
     std::cerr << "interrupted; the same command goes on\n";
     return ends_with(kInterrupted);
   }
+  name_passing_trouble(results.cases);
   for (const auto& [status, n] : outcome.progress.by_status) {
     const bool passed_over = status == Status::kSkipped && spec.boundary;
     if (flags.strict && !measured(status) && !passed_over) ends_with(kNegative);
@@ -131,6 +207,12 @@ void add_sweep(CLI::App& app) {
                     "lists the cases with the memory that is predicted for them; runs nothing");
   command->add_flag("--strict", flags->strict, "ends with 1 if a case is neither ok nor near_oom");
   command->add_flag("--extend", flags->extend, "adds the cases of a changed spec to the results that are there");
+  command
+      ->add_option(
+          "--retry", flags->retry,
+          "runs cases again that ended so, for instance crashed,timeout; those that were ended by trouble that "
+          "passes (a signal from outside, no memory or descriptors on the host) are run again without it")
+      ->type_name("STATUS,...");
   command
       ->add_option(
           "--launcher", flags->launcher,

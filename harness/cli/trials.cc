@@ -116,7 +116,7 @@ void tell_ranks(TraceMetadata& metadata, const CaseRecord& r) {
 }
 }  // namespace
 
-void write_trace(const std::string& path, const CaseRecord& r) {
+void write_trace(const std::string& path, const CaseRecord& r, bool follow) {
   std::vector<std::string> names;
   for (const UnitRecord& u : r.unit_table) names.push_back(u.name);
   TraceMetadata metadata = {{"case", r.id}, {"status", std::string(name_of(r.status))}};
@@ -124,7 +124,7 @@ void write_trace(const std::string& path, const CaseRecord& r) {
     if (const auto found = r.environment.find(key); found != r.environment.end()) metadata[key] = found->second;
   }
   tell_ranks(metadata, r);
-  write_chrome_trace(path, r.spans, names, metadata);
+  write_chrome_trace(path, r.spans, names, metadata, follow);
 }
 
 std::optional<RankPlace> launched_place() {

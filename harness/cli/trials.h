@@ -16,8 +16,9 @@ RunCase real_trials();
 std::optional<bool> predicted_to_fit(const CaseSettings& settings, const std::atomic<bool>* stop);
 // Throws fsdp::EnvironmentError when the ranks of a case on the CPU are more processes than one machine should start.
 void check_ranks_on_this_machine(const CaseSettings& settings);
-// Spans of the traced step as a Chrome / Perfetto file; gzip if so named. Throws fsdp::ConfigError.
-void write_trace(const std::string& path, const CaseRecord& r);
+// Spans of the traced step as a Chrome / Perfetto file; gzip if so named. `follow`: its folder may be a link. Throws
+// fsdp::ConfigError.
+void write_trace(const std::string& path, const CaseRecord& r, bool follow = true);
 // Where this process stands among ranks that a launcher has started; std::nullopt when it is alone, or one of one.
 // Throws fsdp::ConfigError.
 std::optional<RankPlace> launched_place();

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/core/files.h"
 #include "fsdp/plan/nearest.h"
 #include "harness/cost/presets.h"
 #include "harness/cost/yaml_fields.h"
@@ -123,11 +122,11 @@ Hardware read_hardware(Fields& f) {
 }
 
 std::string file_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw fsdp::ConfigError("[hardware] cannot read " + path + "; name a preset or a file that calibrate wrote");
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+  fsdp::SmallFile file = fsdp::read_small(path, fsdp::kLargestSmallFile);
+  if (!file.problem.empty())
+    throw fsdp::ConfigError("[hardware] " + path + " " + file.problem +
+                            "; name a preset or a file that calibrate wrote");
+  return std::move(file.text);
 }
 
 bool is_path(const std::string& text) {

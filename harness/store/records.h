@@ -88,6 +88,10 @@ struct CaseRecord {
   std::int64_t started_at = 0, finished_at = 0;  // seconds since 1970
 };
 
+// In a record's environment: what ended the case was trouble that passes (a signal from outside, no memory or no
+// descriptors left on the host, a machine that lacks something), and which. The next run of the sweep runs it again.
+inline constexpr const char* kPassingTrouble = "passing_trouble";
+
 struct SweepRecord {
   std::string name;
   std::string spec_text;  // as given

@@ -3,9 +3,11 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "fsdp/core/errors.h"
+#include "harness/store/checks.h"
 #include "harness/store/columns.h"
 #include "harness/store/sqlite.h"
 
@@ -64,17 +66,18 @@ struct Bind {
   }
 };
 
+// Reads a row; a value of another type than its column's, or beyond the field's range, is damage.
 struct Read {
   const sqlite::Statement& s;
   int column;
   template <class T>
-  void operator()(const std::string&, T& v) {
-    v = one<T>();
+  void operator()(const std::string& name, T& v) {
+    v = one<T>(name);
     ++column;
   }
   template <class T>
-  void operator()(const std::string&, std::optional<T>& v) {
-    v = s.is_null(column) ? std::nullopt : std::optional<T>(one<T>());
+  void operator()(const std::string& name, std::optional<T>& v) {
+    v = s.is_null(column) ? std::nullopt : std::optional<T>(one<T>(name));
     ++column;
   }
   template <class E>
@@ -84,20 +87,31 @@ struct Read {
       v.value = static_cast<E>(i);
       if (text == name_of(v.value)) return;
     }
-    throw fsdp::ConfigError("[results.db] column " + name + " holds \"" + text +
+    throw fsdp::ConfigError("[" + s.path() + "] column " + name + " holds \"" + text +
                             "\", which this version does not know; use the version that wrote it");
   }
 
  private:
   template <class T>
-  T one() const {
+  T one(const std::string& name) const {
+    const int type = s.type(column);
     if constexpr (std::is_same_v<T, std::string>) {
+      if (type != SQLITE_TEXT) wrong(name);
       return s.text(column);
     } else if constexpr (std::is_floating_point_v<T>) {
+      const bool nan = type == SQLITE_TEXT && s.text(column) == "nan";
+      if (type != SQLITE_FLOAT && type != SQLITE_INTEGER && !nan) wrong(name);
       return s.real(column);
+    } else if constexpr (std::is_same_v<T, bool>) {
+      if (type != SQLITE_INTEGER || s.integer(column) < 0 || s.integer(column) > 1) wrong(name);
+      return s.integer(column) == 1;
     } else {
+      if (type != SQLITE_INTEGER || !std::in_range<T>(s.integer(column))) wrong(name);
       return static_cast<T>(s.integer(column));
     }
+  }
+  [[noreturn]] void wrong(const std::string& name) const {
+    damaged(s.path(), "column " + name + " holds what no sweep writes there");
   }
 };
 

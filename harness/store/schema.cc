@@ -45,6 +45,10 @@ std::string schema_sql() {
          "NOT NULL, count INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (case_index, rank));\n";
 }
 
+// row_sum: of the case's rows but spans; span_sum: of its spans. The empty id: the sweep's.
+constexpr const char* kChecksums =
+    "CREATE TABLE checksums (id TEXT PRIMARY KEY, row_sum INTEGER NOT NULL, span_sum INTEGER NOT NULL) WITHOUT ROWID;";
+
 bool has_table(sqlite::Database& db, const char* name) {
   auto s = db.prepare("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?");
   s.bind(std::string(name));
@@ -55,10 +59,33 @@ bool empty(sqlite::Database& db) { return !db.prepare("SELECT 1 FROM sqlite_mast
 
 }  // namespace
 
-void create_schema(sqlite::Database& db) {
-  if (!empty(db)) return check_schema(db);
+namespace {
+std::int64_t version_of(sqlite::Database& db) {
+  auto s = db.prepare("SELECT version FROM schema_version");
+  return s.step() ? s.integer(0) : 0;
+}
+
+void add_checksums(sqlite::Database& db) {
   sqlite::Transaction transaction(db);
-  db.run(schema_sql());
+  db.run(kChecksums);
+  std::vector<std::pair<std::string, std::int64_t>> cases;
+  auto s = db.prepare("SELECT id, case_index FROM cases");
+  while (s.step()) cases.emplace_back(s.text(0), s.integer(1));
+  for (const auto& [id, index] : cases) write_sums_of_case(db, id, index);
+  write_sums_of_sweep(db);
+  db.run(fmt::format("UPDATE schema_version SET version = {}", kSchemaVersion));
+  transaction.commit();
+}
+}  // namespace
+
+void create_schema(sqlite::Database& db) {
+  if (!empty(db)) {
+    check_schema(db);
+    if (version_of(db) < kSchemaVersion) add_checksums(db);
+    return;
+  }
+  sqlite::Transaction transaction(db);
+  db.run(schema_sql() + kChecksums);
   db.run(fmt::format("INSERT INTO schema_version VALUES ({})", kSchemaVersion));
   transaction.commit();
 }
@@ -68,8 +95,7 @@ void check_schema(sqlite::Database& db) {
     throw fsdp::ConfigError(
         fmt::format("[{}] is a database of another program; give the directory that a sweep wrote", db.path()));
   }
-  auto s = db.prepare("SELECT version FROM schema_version");
-  const std::int64_t version = s.step() ? s.integer(0) : 0;
+  const std::int64_t version = version_of(db);
   if (version > kSchemaVersion) {
     throw fsdp::ConfigError(
         fmt::format("[{}] was written by a newer shardscope (schema {}, this one knows {}); use that version",
@@ -78,6 +104,8 @@ void check_schema(sqlite::Database& db) {
   if (version < 1)
     throw fsdp::ConfigError(fmt::format(
         "[{}] has no schema version; the file is damaged: restore a copy, or run the sweep again", db.path()));
+  check_file(db);
+  if (version > 1 && !has_sums(db)) damaged(db.path(), "its checksums are gone");
 }
 
 }  // namespace harness::store_detail

@@ -3,33 +3,56 @@
 #include <sqlite3.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "fsdp/core/errors.h"
+
 namespace harness::sqlite {
 
 class Statement;
+
+// Another process holds the file and did not let go.
+class Busy : public fsdp::ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
+
+// Asked again and again while another process holds the file, with how long that has been: false gives up.
+using GoOnWaiting = std::function<bool(fsdp::Nanos)>;
+inline bool five_seconds(fsdp::Nanos waited) { return waited < 5'000'000'000; }
 
 // One connection. Movable; used from one thread.
 class Database {
  public:
   enum class Mode { kRead, kWrite };
-  // kWrite creates the file. Throws fsdp::ConfigError naming `path`.
-  Database(const std::string& path, Mode mode);
+  // kWrite creates the file, and refuses a link in its place. Throws fsdp::ConfigError naming `path`, Busy after
+  // waiting.
+  Database(const std::string& path, Mode mode, GoOnWaiting wait = five_seconds);
 
   void run(const std::string& sql);  // one or more statements without results
   Statement prepare(const std::string& sql);
   const std::string& path() const { return path_; }
-  // Throws fsdp::ConfigError "[path] what; what to do" for the result code of the last call.
+  // Throws "[path] what; what to do" for the result code of the last call: fsdp::ConfigError; Busy; when writing,
+  // fsdp::EnvironmentError for a disk that is full or broken; std::bad_alloc.
   [[noreturn]] void fail(int code) const;
 
  private:
   struct Close {
     void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
   };
+  struct Waiting {
+    GoOnWaiting go_on;
+    fsdp::Nanos since = 0;
+  };
+  static int wait_a_moment(void* waiting, int times);
+
   std::string path_;
+  Mode mode_;
+  std::unique_ptr<Waiting> waiting_;  // SQLite holds its address
   std::unique_ptr<sqlite3, Close> db_;
 };
 
@@ -46,11 +69,15 @@ class Statement {
   void execute() { step(); }
 
   // Column of the present row, from 0.
-  bool is_null(int column) const { return sqlite3_column_type(get(), column) == SQLITE_NULL; }
+  bool is_null(int column) const { return type(column) == SQLITE_NULL; }
+  int columns() const { return sqlite3_column_count(get()); }
+  const char* column_name(int column) const { return sqlite3_column_name(get(), column); }
+  int type(int column) const { return sqlite3_column_type(get(), column); }
   std::int64_t integer(int column) const { return sqlite3_column_int64(get(), column); }
   double real(int column) const;
   std::string text(int column) const;
   std::string blob(int column) const;
+  const std::string& path() const { return db_->path(); }
 
  private:
   friend class Database;
@@ -64,6 +91,18 @@ class Statement {
   const Database* db_;
   std::unique_ptr<sqlite3_stmt, Finalize> s_;
   int next_ = 1;
+};
+
+// What is read while it lives is of one moment, whatever others write.
+class Snapshot {
+ public:
+  explicit Snapshot(Database& db);
+  ~Snapshot();
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+
+ private:
+  Database& db_;
 };
 
 // Rolls back unless commit() was called.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -26,33 +27,32 @@ std::string database_path(const std::string& directory_or_file) {
 
 }  // namespace
 
-DirectoryLock::DirectoryLock(const std::string& directory) {
-  const std::string path = (fs::path(directory) / ".lock").string();
-  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd_ < 0) {
+// What is in the place of the lock file may have come with the directory: it is written to only if it is a plain file
+// of one name.
+DirectoryLock::DirectoryLock(const fsdp::Folder& directory) {
+  constexpr const char* kLock = ".lock";
+  fd_ = fsdp::Descriptor(::openat(directory.fd(), kLock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
+  struct stat info {};
+  const bool linked =
+      !fd_ ? errno == ELOOP : ::fstat(fd_.get(), &info) == 0 && (!S_ISREG(info.st_mode) || info.st_nlink > 1);
+  if (linked)
+    throw fsdp::ConfigError(fmt::format("[{}] is a link or no plain file; take it away", directory.path_of(kLock)));
+  if (!fd_) {
     throw fsdp::ConfigError(
-        fmt::format("[{}] cannot be written: {}; give a directory that can", directory, std::strerror(errno)));
+        fmt::format("[{}] cannot be written: {}; give a directory that can", directory.path(), std::strerror(errno)));
   }
-  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+  if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
     char holder[32] = {};
-    const ssize_t n = ::pread(fd_, holder, sizeof holder - 1, 0);
-    ::close(fd_);
-    fd_ = -1;
+    const ssize_t n = ::pread(fd_.get(), holder, sizeof holder - 1, 0);
     throw fsdp::ConfigError(
         fmt::format("[{}] another sweep (process {}) is writing here; wait for it to end or give another directory",
-                    directory, n > 0 ? holder : "unknown"));
+                    directory.path(), n > 0 ? holder : "unknown"));
   }
   const std::string self = std::to_string(::getpid());
-  if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, self.data(), self.size(), 0) < 0) {
-    const std::string why = std::strerror(errno);
-    ::close(fd_);
-    fd_ = -1;
-    throw fsdp::ConfigError(fmt::format("[{}] cannot be written: {}; give a directory that can", path, why));
+  if (::ftruncate(fd_.get(), 0) != 0 || ::pwrite(fd_.get(), self.data(), self.size(), 0) < 0) {
+    throw fsdp::ConfigError(fmt::format("[{}] cannot be written: {}; give a directory that can",
+                                        directory.path_of(kLock), std::strerror(errno)));
   }
-}
-
-DirectoryLock::~DirectoryLock() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 bool Store::exists(const std::string& directory) {
@@ -76,17 +76,17 @@ Store Store::open(const std::string& directory_or_file) {
   return {std::move(db), {}};
 }
 
-Store Store::open_for_writing(const std::string& directory) {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  if (!fs::is_directory(directory, error)) {
-    throw fsdp::ConfigError(
-        fmt::format("[{}] is not a directory and cannot be made one; give a directory for the results", directory));
-  }
+Store Store::open_for_writing(const std::string& directory, sqlite::GoOnWaiting wait) {
+  const fsdp::Folder folder = fsdp::Folder::make(directory);
   std::vector<DirectoryLock> lock;
-  lock.emplace_back(directory);
-  sqlite::Database db(database_path(directory), sqlite::Database::Mode::kWrite);
-  db.run("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON");
+  lock.emplace_back(folder);
+  struct stat info {};
+  if (::fstatat(folder.fd(), kDatabase, &info, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(info.st_mode))
+    throw fsdp::ConfigError(fmt::format("[{}] is a link or no plain file; take it away", folder.path_of(kDatabase)));
+  sqlite::Database db(database_path(directory), sqlite::Database::Mode::kWrite, std::move(wait));
+  db.run("BEGIN IMMEDIATE; COMMIT");  // waits for who holds it, which the change of the journal does not
+  // FULL: a case that was written is there after a power cut.
+  db.run("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
   store_detail::create_schema(db);
   return {std::move(db), std::move(lock)};
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <optional>
 #include <unordered_map>
 
 #include "fsdp/core/errors.h"
@@ -15,26 +17,33 @@ namespace harness {
 namespace {
 
 using namespace store_detail;
-using ByIndex = std::unordered_map<std::int64_t, CaseRecord*>;
+
+// A case while it is read, with the checksums of what was read of it.
+struct Slot {
+  CaseRecord record;
+  RowSum rows, spans;
+};
+using ByIndex = std::unordered_map<std::int64_t, Slot*>;
 
 // Calls take(record, row) for every row of the table, cases apart, in order. `only` >= 0: that case alone.
 template <class T, class F>
 void read_rows(sqlite::Database& db, const std::string& table, const ByIndex& cases, std::int64_t only, F&& take) {
-  auto s = db.prepare("SELECT case_index, " + column_list<T>() + " FROM " + table +
+  auto s = db.prepare("SELECT case_index, position, " + column_list<T>() + " FROM " + table +
                       (only >= 0 ? " WHERE case_index = ?" : "") + " ORDER BY case_index, position");
   if (only >= 0) s.bind(only);
   std::int64_t last = -1;
-  CaseRecord* record = nullptr;
+  Slot* slot = nullptr;
   while (s.step()) {
-    if (const std::int64_t index = s.integer(0); index != last) {
+    if (const std::int64_t index = s.integer(0); slot == nullptr || index != last) {
       const auto found = cases.find(index);
-      record = found == cases.end() ? nullptr : found->second;  // written after the list of cases was read
+      if (found == cases.end()) damaged(db.path(), "table " + table + " holds rows of a case that is not there");
+      slot = found->second;
       last = index;
     }
-    if (!record) continue;
+    slot->rows.add(table, s, 1);
     T row{};
-    columns(row, Read{s, 1});
-    take(*record, std::move(row));
+    columns(row, Read{s, 2});
+    take(slot->record, std::move(row));
   }
 }
 
@@ -45,8 +54,10 @@ std::string case_columns() {
   return names;
 }
 
-CaseRecord read_case_row(const sqlite::Statement& s) {
-  CaseRecord r;
+Slot read_case_row(const sqlite::Statement& s) {
+  Slot slot;
+  slot.rows.add("cases", s, 1);
+  CaseRecord& r = slot.record;
   Read reader{s, 1};
   columns(r, reader);
   const int first = 1 + static_cast<int>(columns_of<CaseRecord>().size());
@@ -54,7 +65,7 @@ CaseRecord read_case_row(const sqlite::Statement& s) {
     r.partition.emplace();
     columns(*r.partition, Read{s, first});
   }
-  return r;
+  return slot;
 }
 
 void take_rank_step(CaseRecord& r, const RankStepRow& row) {
@@ -91,13 +102,85 @@ void read_children(sqlite::Database& db, const ByIndex& cases, std::int64_t only
   read_rows<RankStepRow>(db, "rank_steps", cases, only, [](CaseRecord& r, RankStepRow row) { take_rank_step(r, row); });
 }
 
-void read_spans_of(sqlite::Database& db, std::int64_t case_index, CaseRecord& r) {
-  auto s = db.prepare("SELECT data FROM spans WHERE case_index = ? ORDER BY rank");
+void read_spans_of(sqlite::Database& db, std::int64_t case_index, Slot& slot) {
+  auto s = db.prepare("SELECT rank, count, data FROM spans WHERE case_index = ? ORDER BY rank");
   s.bind(case_index);
   while (s.step()) {
-    const auto spans = decode_spans(s.blob(0));
-    r.spans.insert(r.spans.end(), spans.begin(), spans.end());
+    slot.spans.add("spans", s, 0);
+    std::vector<fsdp::Span> spans = decode_spans(s.blob(2));
+    const auto elsewhere = [&](const fsdp::Span& span) { return span.rank != s.integer(0); };
+    if (s.integer(1) != static_cast<std::int64_t>(spans.size()) || std::any_of(spans.begin(), spans.end(), elsewhere))
+      damaged(db.path(), "a timeline is of another rank or length");
+    std::move(spans.begin(), spans.end(), std::back_inserter(slot.record.spans));
   }
+}
+
+// `with_spans`: they were read.
+void verify(sqlite::Database& db, const Slot& slot, bool with_spans) {
+  const CaseRecord& r = slot.record;
+  if (has_sums(db)) {
+    const auto stored = read_sums(db, r.id);
+    if (!stored || stored->rows != slot.rows.value() || (with_spans && stored->spans != slot.spans.value()))
+      damaged(db.path(), fmt::format("the case {} is not as it was written", r.id));
+  }
+  if (const std::string problem = problem_of(r); !problem.empty())
+    damaged(db.path(), fmt::format("in the case {}, {}", r.id, problem));
+}
+
+Sums sums_of_case(sqlite::Database& db, std::int64_t index) {
+  auto s = db.prepare("SELECT " + case_columns() + " FROM cases WHERE case_index = ?");
+  s.bind(index);
+  SHARDSCOPE_CHECK(s.step(), std::to_string(index));
+  Slot slot = read_case_row(s);
+  read_children(db, {{index, &slot}}, index);
+  read_spans_of(db, index, slot);
+  return {slot.rows.value(), slot.spans.value()};
+}
+
+// The sweep without its checks, and the checksum of its rows.
+std::pair<SweepRecord, Sums> read_sweep_rows(sqlite::Database& db) {
+  SweepRecord sweep;
+  RowSum sum;
+  auto s = db.prepare("SELECT name, spec_text, spec_hash, command, created_at FROM sweep");
+  if (!s.step()) {
+    throw fsdp::ConfigError(
+        fmt::format("[{}] holds no sweep yet; run `shardscope sweep SPEC.yaml -o DIR` first", db.path()));
+  }
+  sum.add("sweep", s, 0);
+  Read reader{s, 0};
+  for (std::string* text : {&sweep.name, &sweep.spec_text, &sweep.spec_hash, &sweep.command}) reader("sweep", *text);
+  reader("created_at", sweep.created_at);
+  sweep.schema_version = kRecordVersion;
+  auto axis = db.prepare("SELECT axis, position, name, value FROM sweep_axes ORDER BY axis, position");
+  while (axis.step()) {
+    sum.add("sweep_axes", axis, 0);
+    std::int64_t at = 0, position = 0;
+    std::string name, value;
+    Read row{axis, 0};
+    row("axis", at), row("position", position), row("name", name), row("value", value);
+    if (at == static_cast<std::int64_t>(sweep.axes.size()) && position == 0) sweep.axes.push_back({name, {}});
+    if (at + 1 != static_cast<std::int64_t>(sweep.axes.size()) || name != sweep.axes.back().first ||
+        position != static_cast<std::int64_t>(sweep.axes.back().second.size()))
+      damaged(db.path(), "the axes of the sweep are not in order");
+    sweep.axes.back().second.push_back(value);
+  }
+  auto environment = db.prepare("SELECT name, value FROM sweep_environment ORDER BY name");
+  while (environment.step()) {
+    sum.add("sweep_environment", environment, 0);
+    PairRow row;
+    columns(row, Read{environment, 0});
+    sweep.environment[row.name] = std::move(row.value);
+  }
+  return {std::move(sweep), {sum.value(), 0}};
+}
+
+SweepRecord read_checked_sweep(sqlite::Database& db) {
+  auto [sweep, sums] = read_sweep_rows(db);
+  if (has_sums(db)) {
+    const auto stored = read_sums(db, kSumOfSweep);
+    if (!stored || stored->rows != sums.rows) damaged(db.path(), "the sweep is not as it was written");
+  }
+  return std::move(sweep);
 }
 
 // Positions of the case's values on the sweep's axes, for sorting; what is outside sorts last.
@@ -123,67 +206,81 @@ void sort_by_axes(const SweepRecord& sweep, std::vector<CaseRecord>& cases) {
 
 }  // namespace
 
+void store_detail::write_sums_of_case(sqlite::Database& db, const std::string& id, std::int64_t index) {
+  write_sums(db, id, sums_of_case(db, index));
+}
+
+void store_detail::write_sums_of_sweep(sqlite::Database& db) {
+  if (db.prepare("SELECT 1 FROM sweep").step()) write_sums(db, kSumOfSweep, read_sweep_rows(db).second);
+}
+
 SweepRecord Store::read_sweep() {
-  SweepRecord sweep;
-  auto s = db_.prepare("SELECT name, spec_text, spec_hash, command, created_at FROM sweep");
-  if (!s.step()) {
-    throw fsdp::ConfigError(
-        fmt::format("[{}] holds no sweep yet; run `shardscope sweep SPEC.yaml -o DIR` first", db_.path()));
-  }
-  sweep.name = s.text(0);
-  sweep.spec_text = s.text(1);
-  sweep.spec_hash = s.text(2);
-  sweep.command = s.text(3);
-  sweep.created_at = s.integer(4);
-  sweep.schema_version = kSchemaVersion;
-  std::int64_t last = -1;
-  auto axis = db_.prepare("SELECT axis, name, value FROM sweep_axes ORDER BY axis, position");
-  while (axis.step()) {
-    if (axis.integer(0) != last) sweep.axes.push_back({axis.text(1), {}});
-    last = axis.integer(0);
-    sweep.axes.back().second.push_back(axis.text(2));
-  }
-  auto environment = db_.prepare("SELECT name, value FROM sweep_environment");
-  while (environment.step()) sweep.environment[environment.text(0)] = environment.text(1);
-  return sweep;
+  const sqlite::Snapshot snapshot(db_);
+  return read_checked_sweep(db_);
 }
 
 std::vector<CaseRecord> Store::read_cases(Detail detail) {
-  std::vector<CaseRecord> cases;
+  const sqlite::Snapshot snapshot(db_);
+  std::vector<Slot> slots;
   std::vector<std::int64_t> indices;
   auto s = db_.prepare("SELECT " + case_columns() + " FROM cases ORDER BY case_index");
   while (s.step()) {
     indices.push_back(s.integer(0));
-    cases.push_back(read_case_row(s));
+    slots.push_back(read_case_row(s));
   }
+  if (has_sums(db_) && count_sums(db_) != static_cast<std::int64_t>(slots.size()))
+    damaged(db_.path(), "cases are missing");
   ByIndex by_index;
-  for (std::size_t i = 0; i < cases.size(); ++i) by_index[indices[i]] = &cases[i];
+  for (std::size_t i = 0; i < slots.size(); ++i) by_index[indices[i]] = &slots[i];
   read_children(db_, by_index, -1);
-  if (detail == Detail::kAll) {
-    for (std::size_t i = 0; i < cases.size(); ++i) read_spans_of(db_, indices[i], cases[i]);
+  std::vector<CaseRecord> cases;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (detail == Detail::kAll) read_spans_of(db_, indices[i], slots[i]);
+    verify(db_, slots[i], detail == Detail::kAll);
+    cases.push_back(std::move(slots[i].record));
   }
-  if (has_sweep()) sort_by_axes(read_sweep(), cases);
+  if (has_sweep()) sort_by_axes(read_checked_sweep(db_), cases);
   return cases;
 }
 
 CaseRecord Store::read_case(const std::string& id) {
+  const sqlite::Snapshot snapshot(db_);
   auto s = db_.prepare("SELECT " + case_columns() + " FROM cases WHERE id = ?");
   s.bind(id);
   if (!s.step())
     throw fsdp::ConfigError(fmt::format("[{}] holds no case {}; `shardscope report` lists the cases", db_.path(), id));
   const std::int64_t index = s.integer(0);
-  CaseRecord r = read_case_row(s);
-  read_children(db_, {{index, &r}}, index);
-  read_spans_of(db_, index, r);
-  return r;
+  Slot slot = read_case_row(s);
+  read_children(db_, {{index, &slot}}, index);
+  read_spans_of(db_, index, slot);
+  verify(db_, slot, true);
+  return std::move(slot.record);
 }
 
 std::vector<fsdp::Span> Store::read_spans(const std::string& id) {
+  const sqlite::Snapshot snapshot(db_);
   auto s = db_.prepare("SELECT case_index FROM cases WHERE id = ?");
   s.bind(id);
-  CaseRecord r;
-  if (s.step()) read_spans_of(db_, s.integer(0), r);
-  return r.spans;
+  Slot slot;
+  if (s.step()) read_spans_of(db_, s.integer(0), slot);
+  return std::move(slot.record.spans);
+}
+
+std::vector<std::string> Store::traced_ids() {
+  std::vector<std::string> ids;
+  auto s = db_.prepare("SELECT id FROM cases WHERE case_index IN (SELECT case_index FROM spans) ORDER BY case_index");
+  while (s.step()) ids.push_back(s.text(0));
+  return ids;
+}
+
+std::vector<std::string> Store::passing_ids() {
+  std::vector<std::string> ids;
+  auto s = db_.prepare(
+      "SELECT id FROM cases WHERE case_index IN (SELECT case_index FROM environment WHERE name = ?) ORDER BY "
+      "case_index");
+  s.bind(std::string(kPassingTrouble));
+  while (s.step()) ids.push_back(s.text(0));
+  return ids;
 }
 
 std::vector<std::pair<std::string, Status>> Store::statuses() {

@@ -103,6 +103,7 @@ void Store::write_sweep(const SweepRecord& sweep) {
     environment.bind(value);
     environment.execute();
   }
+  write_sums_of_sweep(db_);
   transaction.commit();
 }
 
@@ -132,6 +133,7 @@ void Store::write_case(const CaseRecord& r) {
   write_rows(db_, "partition_details", index, r.partition_details);
   write_rows(db_, "ranks", index, r.ranks);
   write_spans(db_, index, r.spans);
+  write_sums_of_case(db_, r.id, index);
   transaction.commit();
 }
 

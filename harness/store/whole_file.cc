@@ -2,41 +2,36 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-
 #include "fsdp/core/errors.h"
+#include "fsdp/core/files.h"
 
 namespace harness {
 
-namespace {
-constexpr const char* kUnfinished = ".part";
-}
-
 void check_writable(const std::string& option, const std::string& path) {
-  const std::string unfinished = path + kUnfinished;
-  std::error_code error;
-  const bool there = std::filesystem::exists(unfinished, error);
-  if (std::filesystem::is_directory(path, error) || !std::ofstream(unfinished, std::ios::app))
+  try {
+    fsdp::NewFile probe(path);
+  } catch (const fsdp::Error&) {
     throw fsdp::ConfigError(fmt::format(
         "[{}] {} cannot be written; name a file in a directory that exists and can be written to", option, path));
-  if (!there) std::filesystem::remove(unfinished, error);
+  }
 }
 
+namespace {
+void write_whole(fsdp::NewFile& file, const std::string& text) {
+  file.remove_unfinished();
+  file.write(text);
+  file.commit();
+}
+}  // namespace
+
 void write_file(const std::string& path, const std::string& text) {
-  const std::string unfinished = path + kUnfinished;
-  std::ofstream out(unfinished, std::ios::binary);
-  out << text;
-  out.close();
-  std::error_code error;
-  if (out) std::filesystem::rename(unfinished, path, error);
-  if (!out || error) {
-    const std::string why = error ? error.message() : std::strerror(errno);
-    std::filesystem::remove(unfinished, error);
-    throw fsdp::ConfigError(fmt::format("[{}] cannot be written: {}; give a path in a directory that can", path, why));
-  }
+  fsdp::NewFile file(path);
+  write_whole(file, text);
+}
+
+void write_file(const fsdp::Folder& folder, const std::string& name, const std::string& text) {
+  fsdp::NewFile file(folder, name);
+  write_whole(file, text);
 }
 
 }  // namespace harness

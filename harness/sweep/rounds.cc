@@ -46,10 +46,13 @@ fs::path place_of(const std::string& directory) { return fs::path(directory) / "
 
 }  // namespace
 
-bool RoundsKept::exists(const std::string& directory) { return fs::exists(place_of(directory)); }
+bool RoundsKept::exists(const std::string& directory) { return fs::exists(fs::symlink_status(place_of(directory))); }
 
-RoundsKept::RoundsKept(const std::string& directory)
-    : results_(directory), directory_(place_of(directory)), store_(Store::open_for_writing(directory_)) {
+// A link in the place of the folder is refused.
+RoundsKept::RoundsKept(const std::string& directory, sqlite::GoOnWaiting wait)
+    : results_(directory),
+      directory_(fsdp::Folder::make(directory).inner("rounds").path()),
+      store_(Store::open_for_writing(directory_, std::move(wait))) {
   for (std::string& name : store_->finished_ids()) {
     if (name.ends_with("@0")) cases_.push_back(name.substr(0, name.size() - 2));
     names_.insert(std::move(name));
@@ -72,16 +75,18 @@ void RoundsKept::write(const std::string& id, std::size_t round, CaseRecord r) {
 }
 
 void RoundsKept::move_to_table() {
-  const fs::path table = fs::path(results_) / "rounds.csv";
-  std::vector<std::string> lines = lines_of(table);
+  const fsdp::Folder results = fsdp::Folder::open(results_);
+  std::vector<std::string> lines = lines_of(results.path_of("rounds.csv"));
   for (const std::string& id : cases_) {
     std::erase_if(lines, [&](const std::string& line) { return line.starts_with(id + ","); });
     const std::vector<CaseRecord> rounds = read(id);
     for (std::size_t i = 0; i < rounds.size(); ++i) lines.push_back(line_of(id, i, rounds[i]));
   }
-  if (!cases_.empty()) write_file(table.string(), fmt::format("{}\n{}\n", kHead, fmt::join(lines, "\n")));
+  // The disk has the table before the rounds go.
+  if (!cases_.empty()) write_file(results, "rounds.csv", fmt::format("{}\n{}\n", kHead, fmt::join(lines, "\n")));
   store_.reset();
   fs::remove_all(directory_);
+  results.sync();
 }
 
 }  // namespace harness

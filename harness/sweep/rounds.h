@@ -14,12 +14,12 @@ namespace harness {
 class RoundsKept {
  public:
   static bool exists(const std::string& directory);  // of the results: an earlier call did not come to its end
-  explicit RoundsKept(const std::string& directory);
+  explicit RoundsKept(const std::string& directory, sqlite::GoOnWaiting wait = sqlite::five_seconds);
 
   std::vector<CaseRecord> read(const std::string& id);
   void write(const std::string& id, std::size_t round, CaseRecord r);
   // Every case's rounds, whatever became of the case, take the place of what the table says of that case; then the
-  // directory goes. Stopped in between, it can be done again.
+  // directory goes. Stopped in between, by a power cut too, it can be done again.
   void move_to_table();
 
  private:

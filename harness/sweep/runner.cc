@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -11,8 +12,11 @@
 
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
+#include "fsdp/core/files.h"
+#include "harness/store/checks.h"
 #include "harness/sweep/boundary_runner.h"
 #include "harness/sweep/interleave.h"
+#include "harness/sweep/late_cases.h"
 #include "harness/sweep/ordered_parallel.h"
 #include "harness/sweep/rounds.h"
 
@@ -20,6 +24,13 @@ namespace harness {
 namespace {
 
 bool stopped(const SweepOptions& options) { return options.stop && options.stop->load(); }
+
+sqlite::GoOnWaiting wait_as_asked(const SweepOptions& options, const SweepHooks& hooks) {
+  return [&options, &hooks](fsdp::Nanos waited) {
+    if (hooks.waiting) hooks.waiting(waited);
+    return waited < options.patience && !stopped(options);
+  };
+}
 
 void refuse_other_spec(const SweepRecord& stored, const SweepSpec& spec, const std::string& directory) {
   std::string difference = "their settings differ";
@@ -72,6 +83,7 @@ CaseRecord unrun_record(const SweepCase& c) {
   CaseRecord r;
   r.status = c.config_error.empty() ? Status::kSkipped : Status::kConfigError;
   r.reason = c.config_error.empty() ? c.environment_error : c.config_error;
+  if (c.config_error.empty()) r.environment[kPassingTrouble] = "this machine or build";
   return r;
 }
 
@@ -85,10 +97,21 @@ SweepCase checked(SweepCase c, const SweepOptions& options) {
   return c;
 }
 
-CaseRecord run_one(const SweepCase& c, const CasePlan& how, const RunCase& run) {
+// What ranks made up may not be believed, and must not make the whole database unreadable.
+CaseRecord believable(CaseRecord r) {
+  const std::string problem = problem_of(r);
+  if (problem.empty()) return r;
+  CaseRecord refused;
+  refused.status = Status::kCrashed;
+  refused.reason = "the results of the ranks cannot be used: " + problem;
+  refused.environment = std::move(r.environment);
+  return refused;
+}
+
+CaseRecord run_one(const SweepCase& c, const CasePlan& how, const RunCase& run, const std::string& directory) {
   if (!runnable(c)) return unrun_record(c);
-  std::filesystem::create_directories(how.log_dir);
-  CaseRecord r = run(c.settings, how);
+  fsdp::Folder::open(directory).inner("logs").inner(c.id);
+  CaseRecord r = believable(run(c.settings, how));
   for (const std::string& w : setting_warnings(c.settings)) {
     if (std::find(r.warnings.begin(), r.warnings.end(), w) == r.warnings.end()) r.warnings.push_back(w);
   }
@@ -103,14 +126,18 @@ void identify(CaseRecord& r, const SweepCase& c, std::int64_t started) {
   if (r.finished_at == 0) r.finished_at = fsdp::wall_seconds();
 }
 
-SweepProgress begin_progress(Store& store, const std::vector<SweepCase>& cases,
+// Rows that count: not those that are to be run again.
+SweepProgress begin_progress(Store& store, const std::vector<SweepCase>& cases, const std::set<Status>& retry,
                              std::map<std::string, Status>& finished) {
   SweepProgress progress;
   progress.total = cases.size();
-  std::set<std::string> wanted;
-  for (const SweepCase& c : cases) wanted.insert(c.id);
+  std::map<std::string, bool> wanted;  // and whether it can run
+  for (const SweepCase& c : cases) wanted[c.id] = runnable(c);
+  const std::vector<std::string> passing = store.passing_ids();
+  const std::set<std::string> passed(passing.begin(), passing.end());
   for (const auto& [id, status] : store.statuses()) {
-    if (!wanted.count(id)) continue;
+    const auto found = wanted.find(id);
+    if (found == wanted.end() || (found->second && (passed.count(id) != 0 || retry.count(status) != 0))) continue;
     finished.emplace(id, status);
     ++progress.by_status[status];
   }
@@ -144,7 +171,8 @@ class Sweeping {
     for (const SweepCase& c : cases)
       if (!finished_.count(c.id)) missing.push_back(&c);
     if (missing.empty()) {  // stopped after the last case, before its rounds had their place
-      if (RoundsKept::exists(options_.directory)) RoundsKept(options_.directory).move_to_table();
+      if (RoundsKept::exists(options_.directory))
+        RoundsKept(options_.directory, wait_as_asked(options_, hooks_)).move_to_table();
       return;
     }
     const std::int64_t started = fsdp::wall_seconds();
@@ -156,7 +184,7 @@ class Sweeping {
       how.trace = traced;
       return trial(*missing[i], how);
     };
-    RoundsKept kept(options_.directory);
+    RoundsKept kept(options_.directory, wait_as_asked(options_, hooks_));
     std::vector<std::vector<CaseRecord>> before;
     for (const SweepCase* c : missing) before.push_back(kept.read(c->id));
     outcome.interrupted = !run_interleaved(
@@ -183,7 +211,14 @@ class Sweeping {
   }
 
   void count_stored(const std::vector<SweepCase>& cases) {
-    outcome.progress = begin_progress(store_, cases, finished_);
+    outcome.progress = begin_progress(store_, cases, options_.retry, finished_);
+  }
+
+  // What an earlier call was killed before, or had no room for.
+  void make_missing_files() {
+    if (!hooks_.has_files || !hooks_.keep_files) return;
+    for (const std::string& id : store_.traced_ids())
+      if (finished_.count(id) != 0 && !hooks_.has_files(id)) hooks_.keep_files(store_.read_case(id));
   }
 
   SweepOutcome outcome;
@@ -198,7 +233,7 @@ class Sweeping {
     if (stopped(options_)) return std::nullopt;
     if (hooks_.before_case) hooks_.before_case(outcome.progress, c);
     const fsdp::Nanos begin = fsdp::steady_now();
-    CaseRecord r = run_one(c, how, run_);
+    CaseRecord r = run_one(c, how, run_, options_.directory);
     if (stopped(options_) && r.status == Status::kSkipped) return std::nullopt;
     if (runnable(c)) outcome.progress.spent += fsdp::steady_now() - begin;
     return r;
@@ -219,11 +254,28 @@ class Sweeping {
   CaseRecord keep(const SweepCase& c, CaseRecord r, std::int64_t started) {
     SweepProgress& progress = outcome.progress;
     identify(r, c, started);
-    store_.write_case(r);
+    std::exception_ptr trouble;
+    try {
+      if (hooks_.keep_files) hooks_.keep_files(r);
+    } catch (const fsdp::Error&) {
+      trouble = std::current_exception();
+    }
+    store(r);
     count(r);
     if (runnable(c)) ++progress.ran;
     if (hooks_.after_case) hooks_.after_case(progress, c, r);
+    if (trouble) std::rethrow_exception(trouble);
     return r;
+  }
+
+  // A measured case is not lost to another process that does not let go of the database.
+  void store(const CaseRecord& r) {
+    try {
+      store_.write_case(r);
+    } catch (const sqlite::Busy& e) {
+      keep_late(options_.directory, r);
+      throw sqlite::Busy(fmt::format("{}; the case that was measured is kept, and the same command goes on", e.what()));
+    }
   }
 
   // A case once, with its latest status: a search runs cases again of which an earlier call has left a skipped row.
@@ -241,7 +293,8 @@ class Sweeping {
     using Kept = std::pair<CaseRecord, std::int64_t>;  // with the second in which it began
     const auto work = [&](std::size_t i) {
       const std::int64_t started = fsdp::wall_seconds();
-      return stopped(options_) ? Kept{} : Kept{run_one(*cases[i], plan_of(*cases[i]), run_), started};
+      return stopped(options_) ? Kept{}
+                               : Kept{run_one(*cases[i], plan_of(*cases[i]), run_, options_.directory), started};
     };
     fsdp::Nanos before = fsdp::steady_now();
     ordered_parallel<Kept>(cases.size(), options_.predictions_at_once, work, [&](std::size_t i, Kept kept) {
@@ -274,7 +327,7 @@ class Sweeping {
     r.status = Status::kSkipped;
     r.reason = reason;
     identify(r, c, fsdp::wall_seconds());
-    store_.write_case(r);
+    store(r);
     count(r);
   }
 
@@ -311,11 +364,16 @@ SweepOutcome run_sweep(const SweepSpec& spec, const SweepOptions& options, const
   std::vector<SweepCase> cases = all_cases(spec);
   for (SweepCase& c : cases) c = checked(std::move(c), options);
   refuse_if_nothing_can_run(cases);
-  Store store = Store::open_for_writing(options.directory);
+  Store store = Store::open_for_writing(options.directory, wait_as_asked(options, hooks));
   store_sweep(store, spec, options);
+  move_late_cases(options.directory, store);
+  (void)store.read_cases(Store::Detail::kAll);  // what is damaged is said before hours are measured beside it
+  const fsdp::Folder results = fsdp::Folder::open(options.directory);
+  results.remove_unfinished();
 
   Sweeping sweeping(spec, options, run, hooks, store);
   sweeping.count_stored(cases);
+  sweeping.make_missing_files();
   if (spec.boundary) {
     sweeping.boundaries(points);
   } else if (spec.interleave) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,13 @@ struct SweepProgress {
 struct SweepHooks {
   std::function<void(const SweepProgress&, const SweepCase&)> before_case;
   std::function<void(const SweepProgress&, const SweepCase&, const CaseRecord&)> after_case;  // stored already
+  // A case's files beside its row (its trace): on disk when this returns, which is before the row is. Called too for
+  // rows of earlier calls that have spans and no files (`has_files`). Where it throws, the row is stored all the same,
+  // and the next call makes the files of its spans.
+  std::function<void(const CaseRecord&)> keep_files;
+  std::function<bool(const std::string& id)> has_files;
+  // Another process holds the database; called about fifty times a second with how long it has. May be empty.
+  std::function<void(fsdp::Nanos)> waiting;
 };
 
 struct SweepOptions {
@@ -53,7 +61,9 @@ struct SweepOptions {
   // Whether a case should fit in its memory budget, by a prediction: where a boundary search looks first.
   // std::nullopt: cannot be told. May be empty.
   std::function<std::optional<bool>(const CaseSettings&)> fits;
-  std::size_t predictions_at_once = 1;  // a worker process each (about 130 MB)
+  std::set<Status> retry;  // rows of earlier calls with these are run again, beside those of passing trouble
+  fsdp::Nanos patience = 600'000'000'000;  // how long other processes that hold the database are waited for
+  std::size_t predictions_at_once = 1;     // a worker process each (about 130 MB)
 };
 
 struct SweepOutcome {
@@ -61,6 +71,8 @@ struct SweepOutcome {
   bool interrupted = false;  // by `stop`; everything that was finished is stored
 };
 
+// Cases of which an earlier call left no row are run, and those whose row says that passing trouble ended them
+// (kPassingTrouble), or has a status of `retry`.
 // Throws fsdp::ConfigError when the directory holds another spec's results (both named), or another sweep writes there;
 // fsdp::EnvironmentError when no case of the spec can run on this machine or in this build.
 SweepOutcome run_sweep(const SweepSpec& spec, const SweepOptions& options, const RunCase& run,

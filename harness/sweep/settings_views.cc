@@ -2,10 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/core/files.h"
 #include "fsdp/core/memory_meter.h"
 #include "fsdp/plan/shard_layout.h"
 #include "fsdp/plan/wrap_policy.h"
@@ -91,10 +90,7 @@ void check_each_other(const CaseSettings& c) {
   }
 }
 
-std::string file_content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
+std::string file_content(const std::string& path) { return fsdp::read_small(path, fsdp::kLargestSmallFile).text; }
 
 // A part of a case id: letters, digits and a few marks, short.
 std::string id_part(const std::string& text, std::size_t longest) {

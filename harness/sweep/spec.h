@@ -1,5 +1,6 @@
 // A sweep spec: the YAML file that names cases as the product of axes over base settings.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -62,6 +63,9 @@ struct SweepCase {
   std::string config_error;       // not empty: the case cannot run as it is set
   std::string environment_error;  // not empty: this build or machine cannot run it; the text holds the remedy
 };
+
+// More cases than that are refused when the spec is read: the product of the axes and of the boundary's values.
+inline constexpr std::uint64_t kMostCases = 100'000;
 
 // The product of the axes, the last one fastest, without the excluded; cases with the same settings once. Each case's
 // settings are checked as far as it can be done without running.

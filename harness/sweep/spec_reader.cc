@@ -3,14 +3,12 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <optional>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/core/files.h"
 #include "fsdp/core/utf8.h"
 #include "harness/analysis/signed_rank.h"
 #include "harness/sweep/quantities.h"
@@ -46,6 +44,7 @@ class SpecReader {
     if (axes) read_axes(*axes);
     if (exclude) read_exclude(*exclude);
     if (boundary) read_boundary(*boundary);
+    refuse_too_many(root);
     if (said_relative_ci_) spec_.round.alone_relative_ci = spec_.repeat.relative_ci;
     if (spec_.interleave && !said_relative_ci_) spec_.repeat.relative_ci = kPairedMargin / 2;
     return std::move(spec_);
@@ -77,6 +76,21 @@ class SpecReader {
       throw fsdp::ConfigError(with_place(
           place(e.mark), fmt::format("not YAML: {}; write keys and values as in `wrap: [root, block]`", e.msg)));
     }
+  }
+
+  // Before anything is expanded: a few lines of YAML can name more cases than there are atoms.
+  void refuse_too_many(const YAML::Node& root) const {
+    double cases = 1;
+    std::string product;
+    for (const auto& [name, values] : spec_.all_axes()) {
+      cases *= static_cast<double>(values.size());
+      product += fmt::format("{}{} of {}", product.empty() ? "" : " times ", values.size(), name);
+    }
+    if (cases > static_cast<double>(kMostCases))
+      fail(root,
+           fmt::format("{} values are {:.6g} cases, and a sweep has {} at most; take values away, or make several "
+                       "sweeps",
+                       product, cases, kMostCases));
   }
 
   static std::string kind(const YAML::Node& n) {
@@ -334,20 +348,9 @@ class SpecReader {
 }  // namespace
 
 std::string read_small_file(const std::string& path, std::size_t limit, const std::string& what) {
-  std::error_code error;
-  const auto status = fs::status(path, error);
-  if (!fs::exists(status)) throw fsdp::ConfigError(fmt::format("[{}] does not exist; give {}", path, what));
-  if (fs::is_directory(status)) throw fsdp::ConfigError(fmt::format("[{}] is a directory; give {}", path, what));
-  std::ifstream in(path, std::ios::binary);
-  std::string text(limit + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.bad() || (!in && !in.eof()))
-    throw fsdp::ConfigError(fmt::format("[{}] cannot be read: {}; give {}", path, std::strerror(errno), what));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > limit)
-    throw fsdp::ConfigError(
-        fmt::format("[{}] is larger than {}; give {}", path, exact_bytes(static_cast<fsdp::Bytes>(limit)), what));
-  return text;
+  fsdp::SmallFile file = fsdp::read_small(path, limit, fsdp::Pipes::kRead);
+  if (!file.problem.empty()) throw fsdp::ConfigError(fmt::format("[{}] {}; give {}", path, file.problem, what));
+  return std::move(file.text);
 }
 
 SweepSpec parse_spec(const std::string& text, const std::string& file) { return SpecReader(file).read(text); }

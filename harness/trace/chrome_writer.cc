@@ -225,10 +225,10 @@ std::string span_name(const Span& span, const std::vector<std::string>& unit_nam
 }
 
 void write_chrome_trace(const std::string& path, const std::vector<Span>& spans,
-                        const std::vector<std::string>& unit_names, const TraceMetadata& metadata) {
+                        const std::vector<std::string>& unit_names, const TraceMetadata& metadata, bool follow) {
   Writer writer(spans, unit_names);
   const std::vector<Line> lines = writer.lines();
-  OutputFile file(path);
+  OutputFile file(path, follow);
   std::string head = "{\"schema\":\"shardscope-trace/1\",\"displayTimeUnit\":\"ns\",\"baseTimeNanoseconds\":" +
                      std::to_string(writer.base()) + ",\n\"metadata\":{";
   for (const auto& [key, value] : metadata) {

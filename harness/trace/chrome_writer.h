@@ -24,7 +24,9 @@ using TraceMetadata = std::map<std::string, std::string>;  // run facts, written
 std::string span_name(const fsdp::Span& span, const std::vector<std::string>& unit_names);
 
 // Spans of any ranks, in any order. gzip if `path` ends in ".gz". Throws fsdp::ConfigError if the file cannot be made.
+// `follow`: the file's folder may be a link.
 void write_chrome_trace(const std::string& path, const std::vector<fsdp::Span>& spans,
-                        const std::vector<std::string>& unit_names, const TraceMetadata& metadata = {});
+                        const std::vector<std::string>& unit_names, const TraceMetadata& metadata = {},
+                        bool follow = true);
 
 }  // namespace harness

@@ -1,40 +1,40 @@
 #include "harness/trace/output_file.h"
 
+#include <fcntl.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/core/files.h"
 
 namespace harness {
 
 struct OutputFile::Impl {
-  std::string path, unfinished;
+  Impl(const std::string& path, bool follow) : path(path), whole(path, follow) {}
+  std::string path;
+  fsdp::NewFile whole;
   gzFile file = nullptr;
 
   [[noreturn]] void fail() const {
-    throw fsdp::Error("[" + path + "] cannot write: " + std::strerror(errno) + "; is the disk full?");
+    throw fsdp::EnvironmentError("[" + path + "] cannot be written: " + std::strerror(errno) + "; is the disk full?");
   }
 };
 
-OutputFile::OutputFile(const std::string& path) : impl_(std::make_unique<Impl>()) {
-  impl_->path = path;
-  impl_->unfinished = path + ".tmp";
-  const bool gzip = path.ends_with(".gz");
-  impl_->file = gzopen(impl_->unfinished.c_str(), gzip ? "wb6" : "wbT");
+OutputFile::OutputFile(const std::string& path, bool follow) : impl_(std::make_unique<Impl>(path, follow)) {
+  const int own = fcntl(impl_->whole.fd(), F_DUPFD_CLOEXEC, 3);  // gzclose() closes it
+  impl_->file = own < 0 ? nullptr : gzdopen(own, path.ends_with(".gz") ? "wb6" : "wbT");
   if (impl_->file == nullptr) {
-    throw fsdp::ConfigError("[" + path + "] cannot create: " + std::strerror(errno) +
-                            "; give a path that can be written");
+    const fsdp::Descriptor unused(own);
+    impl_->fail();
   }
   gzbuffer(impl_->file, 1 << 18);
 }
 
 OutputFile::~OutputFile() {
-  if (impl_->file == nullptr) return;
-  gzclose(impl_->file);
-  std::remove(impl_->unfinished.c_str());
+  if (impl_->file != nullptr) gzclose(impl_->file);
 }
 
 void OutputFile::write(std::string_view text) {
@@ -48,12 +48,8 @@ void OutputFile::write(std::string_view text) {
 void OutputFile::close() {
   const int rc = gzclose(impl_->file);
   impl_->file = nullptr;
-  if (rc != Z_OK || std::rename(impl_->unfinished.c_str(), impl_->path.c_str()) != 0) {
-    const int why = errno;
-    std::remove(impl_->unfinished.c_str());
-    errno = why;
-    impl_->fail();
-  }
+  if (rc != Z_OK) impl_->fail();
+  impl_->whole.commit();
 }
 
 }  // namespace harness

@@ -1,10 +1,9 @@
 #include "harness/trial/case_units.h"
 
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/core/files.h"
 #include "fsdp/plan/prefetch_order.h"
 #include "fsdp/plan/wrap_policy.h"
 #include "fsdp/schedule/scripted_step.h"
@@ -21,11 +20,11 @@ fsdp::UnitPlan plan_of(const CaseSettings& c) {
 fsdp::SchedulerOptions scheduler_options_of(const CaseSettings& c, const fsdp::UnitPlan& plan) {
   fsdp::SchedulerOptions o = scheduler_options_of(c);
   if (c.prefetch_order == "recorded") return o;
-  std::ifstream in(c.prefetch_order, std::ios::binary);
-  if (!in)
-    throw fsdp::ConfigError("[prefetch_order] cannot read " + c.prefetch_order + "; give a file with unit names");
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  fsdp::PrefetchOrder order = fsdp::parse_prefetch_order(text, c.prefetch_order, plan);
+  const fsdp::SmallFile file = fsdp::read_small(c.prefetch_order, fsdp::kLargestSmallFile);
+  if (!file.problem.empty())
+    throw fsdp::ConfigError("[prefetch_order] " + c.prefetch_order + " " + file.problem +
+                            "; give a file with unit names");
+  fsdp::PrefetchOrder order = fsdp::parse_prefetch_order(file.text, c.prefetch_order, plan);
   o.forward_order = std::move(order.forward);
   o.backward_order = std::move(order.backward);
   return o;

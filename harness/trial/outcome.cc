@@ -6,6 +6,7 @@
 #include <cctype>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "harness/sweep/quantities.h"
 
@@ -33,6 +34,7 @@ int rank_of_cause(const Failure& f) {
     case Status::kOom:
       return 1;
     case Status::kConfigError:
+    case Status::kSkipped:  // the machine cannot
       return 2;
     case Status::kCrashed:
       return 3;
@@ -69,16 +71,64 @@ std::string last_lines(const std::string& log, std::size_t limit) {
   return line.size() > limit ? "..." + line.substr(line.size() - limit) : line;
 }
 
+namespace {
+// Programs raise these themselves, when they err.
+bool by_itself(int signal) {
+  for (const int s : {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGBUS, SIGTRAP, SIGSYS})
+    if (signal == s) return true;
+  return false;
+}
+
+// What C and C++ libraries say of a machine that has no more of something.
+std::string shortage_in(const std::string& text) {
+  constexpr std::pair<const char*, const char*> kWords[] = {
+      {"Cannot allocate memory", "no memory on the host"},
+      {"std::bad_alloc", "no memory on the host"},
+      {"failed to map segment", "no memory on the host"},
+      {"Resource temporarily unavailable", "no processes or memory left on the host"},
+      {"Too many open files", "no descriptors left"},
+      {"No space left on device", "no room on a disk"},
+      {"Disk quota exceeded", "no room on a disk"},
+      {"cannot open shared object file", "this machine or build"}};
+  for (const auto& [words, trouble] : kWords)
+    if (text.find(words) != std::string::npos) return trouble;
+  return {};
+}
+}  // namespace
+
+std::string passing_trouble(const Failure& f) {
+  if (!f.passing.empty()) return f.passing;
+  const bool reported = f.kind == Failure::Kind::kReported;
+  if (reported && f.status == Status::kSkipped) return "this machine or build";
+  // An allocation of the system, not one of the budget, which has a cause.
+  if (reported && f.status == Status::kOom && f.cause.empty()) return "no memory on the host";
+  return f.status == Status::kCrashed ? shortage_in(f.reason + "\n" + f.log) : std::string();
+}
+
 Failure failure_of_exit(int rank, int wait_status, const std::string& doing, const std::string& log, bool host_oom) {
   if (host_oom)
-    return {Status::kOom, rank, Failure::Kind::kSignal,
+    return {Status::kOom,
+            rank,
+            Failure::Kind::kSignal,
             "was killed by the kernel " + doing + ": the host, or the control group, has no more memory",
-            "host memory"};
+            "host memory",
+            "",
+            "",
+            -1,
+            "no memory on the host"};
   if (WIFSIGNALED(wait_status)) {
     const int number = WTERMSIG(wait_status);
     std::string reason = "was killed by " + signal_name(number) + " " + doing;
     // SIGKILL leaves nothing to say; the other signals come with a message of the library that raised them.
-    return {Status::kCrashed, rank, Failure::Kind::kSignal, reason, "", number == SIGKILL ? "" : log, ""};
+    return {Status::kCrashed,
+            rank,
+            Failure::Kind::kSignal,
+            reason,
+            "",
+            number == SIGKILL ? "" : log,
+            "",
+            -1,
+            by_itself(number) ? "" : "a signal from outside"};
   }
   return {Status::kCrashed,
           rank,
@@ -97,7 +147,7 @@ Outcome outcome_of(const std::vector<Failure>& failures) {
   const auto cause = std::min_element(failures.begin(), failures.end(), [](const Failure& a, const Failure& b) {
     return rank_of_cause(a) < rank_of_cause(b);
   });
-  return {cause->status, sentence_of(*cause), cause->cause, cause->rank, cause->held};
+  return {cause->status, sentence_of(*cause), cause->cause, cause->rank, cause->held, passing_trouble(*cause)};
 }
 
 Outcome outcome_of_silence(const std::vector<Silence>& silent, fsdp::Nanos timeout, const std::string& doing) {

@@ -19,11 +19,12 @@ struct Failure {
   Status status;
   int rank;
   Kind kind;
-  std::string reason;      // a clause that follows "rank N"
-  std::string cause = {};  // "unit, pass, category" of an out-of-memory
-  std::string log = {};    // the end of the rank's log, where it helps
-  std::string where = {};  // phase, step, last collective, as the rank said
-  fsdp::Bytes held = -1;   // of an out-of-memory: what the rank had then; -1: not told
+  std::string reason;        // a clause that follows "rank N"
+  std::string cause = {};    // "unit, pass, category" of an out-of-memory
+  std::string log = {};      // the end of the rank's log, where it helps
+  std::string where = {};    // phase, step, last collective, as the rank said
+  fsdp::Bytes held = -1;     // of an out-of-memory: what the rank had then; -1: not told
+  std::string passing = {};  // trouble that may be gone when the case is run again (kPassingTrouble); empty: the case's
 };
 
 struct Outcome {
@@ -32,11 +33,16 @@ struct Outcome {
   std::string cause;
   int rank = -1;
   fsdp::Bytes held = -1;
+  std::string passing = {};  // as of the failure
 };
 
 // `wait_status` as waitpid gives it; `doing`: "in repetition 2"; `host_oom`: the kernel ended it for want of memory.
 Failure failure_of_exit(int rank, int wait_status, const std::string& doing, const std::string& log,
                         bool host_oom = false);
+
+// Which trouble of the machine, if any, rather than a property of the case, the failure is: a signal that programs do
+// not send themselves, no memory, descriptors, processes or room on the host, a machine or build that cannot do it.
+std::string passing_trouble(const Failure& f);
 
 // True when no further news could change the verdict: a signal, an out-of-memory, a bad setting.
 bool decisive(const std::vector<Failure>& failures);

@@ -63,7 +63,7 @@ RankEvent failure_in_flight() {
   } catch (const fsdp::ConfigError& x) {
     e.status = Status::kConfigError, e.reason = x.what();
   } catch (const fsdp::EnvironmentError& x) {
-    e.status = Status::kConfigError, e.reason = x.what();
+    e.status = Status::kSkipped, e.reason = x.what();
   } catch (const std::bad_alloc&) {
     e.status = Status::kOom, e.reason = "[rank] the system has no more memory for this process";
   } catch (const std::exception& x) {

@@ -45,7 +45,8 @@ Fd open_log(const LaunchOptions& options, int rank) {
   std::error_code error;
   std::filesystem::create_directories(options.log_dir, error);
   const std::string path = options.log_dir + "/rank" + std::to_string(options.first_rank + rank) + ".log";
-  const int fd = open(path.c_str(), O_CREAT | O_TRUNC | O_APPEND | O_RDWR | O_CLOEXEC, 0644);
+  unlink(path.c_str());  // what is there may be a link to a file of somebody
+  const int fd = open(path.c_str(), O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_RDWR | O_CLOEXEC, 0644);
   if (fd < 0) fail("cannot write " + path);
   return placed(fd, "log");
 }

@@ -223,6 +223,7 @@ class Trial {
     record.reason = outcome_->reason;
     record.peak_cause = outcome_->cause;
     if (outcome_->held >= 0) record.peak_bytes = outcome_->held;
+    if (!outcome_->passing.empty()) record.environment[kPassingTrouble] = outcome_->passing;
   }
 
   const CaseSettings& settings_;
@@ -264,6 +265,7 @@ bool may_run(const CaseSettings& settings, CaseRecord& record) {
   } catch (const fsdp::EnvironmentError& e) {
     record.status = Status::kSkipped;
     record.reason = e.what();
+    record.environment[kPassingTrouble] = "this machine or build";
   }
   return false;
 }

@@ -20,22 +20,22 @@ constexpr fsdp::Nanos kTick = 100'000'000;
 struct Answer {
   std::optional<RankEvent> event;
   Status status = Status::kCrashed;
-  std::string reason;
+  std::string reason, passing;
 };
 
 Answer wait_for_answer(RankProcesses& worker, const TrialOptions& options) {
   const fsdp::Nanos deadline = options.timeout > 0 ? fsdp::steady_now() + options.timeout : INT64_MAX;
   while (true) {
     for (const RankUpdate& u : worker.wait(std::min(deadline, fsdp::steady_now() + kTick))) {
-      if (u.kind == RankUpdate::Kind::kLine) return {rank_event_from_json(u.line)};
+      if (u.kind == RankUpdate::Kind::kLine) return {rank_event_from_json(u.line), Status::kCrashed, "", ""};
       if (u.kind == RankUpdate::Kind::kEnded) {
         const Failure f = failure_of_exit(0, u.wait_status, "while predicting", worker.log_tail(0));
-        return {std::nullopt, f.status, "rank 0 " + f.reason};
+        return {std::nullopt, f.status, "rank 0 " + f.reason, passing_trouble(f)};
       }
     }
-    if (options.stop != nullptr && options.stop->load()) return {std::nullopt, Status::kSkipped, "interrupted"};
+    if (options.stop != nullptr && options.stop->load()) return {std::nullopt, Status::kSkipped, "interrupted", ""};
     if (fsdp::steady_now() >= deadline)
-      return {std::nullopt, Status::kTimeout, "the prediction did not come within the timeout"};
+      return {std::nullopt, Status::kTimeout, "the prediction did not come within the timeout", ""};
   }
 }
 
@@ -61,6 +61,7 @@ void take_failure(const RankEvent& e, CaseRecord& record) {
   record.reason = o.reason;
   record.peak_cause = o.cause;
   if (o.held >= 0) record.peak_bytes = o.held;
+  if (!o.passing.empty()) record.environment[kPassingTrouble] = o.passing;
 }
 
 }  // namespace
@@ -79,6 +80,7 @@ void run_virtual_trial(const CaseSettings& settings, const TrialOptions& options
   if (!answer.event) {
     record.status = answer.status;
     record.reason = answer.reason;
+    if (!answer.passing.empty()) record.environment[kPassingTrouble] = answer.passing;
     return;
   }
   workers.give_back(program, std::move(worker));

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
-#include <iterator>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/core/files.h"
 #include "fsdp/plan/nearest.h"
 #include "harness/workload/describe.h"
 #include "harness/workload/model_config.h"
@@ -27,11 +26,11 @@ bool is_path(const std::string& model) {
 }
 
 ModelSettings read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad() || text.empty())
-    throw ConfigError("[model] " + path + " cannot be read, or is empty; give the path of a config.json, or a preset");
-  return model_from_config(text, path);
+  const fsdp::SmallFile file = fsdp::read_small(path, fsdp::kLargestSmallFile);
+  if (!file.problem.empty() || file.text.empty())
+    throw ConfigError("[model] " + path + " " + (file.problem.empty() ? "is empty" : file.problem) +
+                      "; give the path of a config.json, or a preset");
+  return model_from_config(file.text, path);
 }
 
 ModelSettings read_text(const std::string& text) {

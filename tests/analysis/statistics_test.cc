@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace harness {
 namespace {
@@ -75,6 +76,22 @@ TEST(RepeatDecision, StopsWhenNarrowAndAtTheLimits) {
 TEST(RepeatDecision, FiveEqualSamplesAreNotNarrow) {
   const RepeatPolicy p{.min = 3, .max = 10};
   EXPECT_EQ(repeat_decision(p, std::vector<fsdp::Nanos>(5, 1000), 0), RepeatStop::kContinue);
+}
+
+// Times come from files and from ranks.
+TEST(Statistics, ExtremeTimesOverflowNothing) {
+  constexpr fsdp::Nanos kMost = std::numeric_limits<fsdp::Nanos>::max(),
+                        kLeast = std::numeric_limits<fsdp::Nanos>::min();
+  EXPECT_EQ(median(std::vector<fsdp::Nanos>{kMost, kMost - 2}), kMost - 1);
+  EXPECT_EQ(median(std::vector<fsdp::Nanos>{kMost, kLeast}), 0);  // -1/2, to the even neighbour
+  EXPECT_EQ(median(std::vector<fsdp::Nanos>{-3, -2}), -2);
+  EXPECT_EQ(median(std::vector<fsdp::Nanos>{-3, 0}), -2);
+  EXPECT_EQ(median(std::vector<fsdp::Nanos>{1, 2}), 2);
+  const SampleSummary s = summarize({kLeast, 0, kMost});
+  EXPECT_EQ(s.median, 0);
+  EXPECT_EQ(s.mad, kMost);
+  EXPECT_EQ(undisturbed({0, kMost, kMost}), kMost / 4 * 2 + 1);
+  EXPECT_EQ(repeat_decision({6, 30, 0.02, 1}, {kLeast, kMost, 0, 0, 0, 0, 0}, 0), RepeatStop::kContinue);
 }
 
 }  // namespace

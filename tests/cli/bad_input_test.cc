@@ -1,6 +1,7 @@
 // Every wrong word gets one sentence on standard error, nothing on standard output, and its exit code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -149,21 +150,16 @@ TEST(BadInput, ARankThatFollowsDoesNotCheckWhatItWillNotWrite) {
   EXPECT_EQ(c.err.find("--trace"), std::string::npos) << c.err;
 }
 
-// A file is written beside its name first: that it can be written itself does not help.
-TEST(BadInput, WhatCannotBeWrittenBesideAFileIsSaidBeforeTheRun) {
-  const std::string dir = cli_test::fresh_directory("beside");
-  for (const char* name : {"/costs.yaml", "/t.json"}) {
-    std::filesystem::create_directories(dir + name + ".part");
-    cli_test::write_file(dir + name, "old");
-  }
+// A plain file takes the place of what has the name: of a pipe it must not.
+TEST(BadInput, WhatIsNoPlainFileIsSaidBeforeTheRun) {
+  const std::string dir = cli_test::fresh_directory("pipes");
+  std::filesystem::create_directories(dir);
+  for (const char* name : {"/costs.yaml", "/t.json"}) ASSERT_EQ(::mkfifo((dir + name).c_str(), 0600), 0);
   expect_one_sentence(call({"calibrate", "-o", dir + "/costs.yaml"}, {{"SHARDSCOPE_RANK", "/bin/false"}}), 2,
                       "[-o] " + dir + "/costs.yaml cannot be written", "calibrate");
   expect_one_sentence(call({"run", "--trace", dir + "/t.json"}, cli_test::fake_rank()), 2,
                       "[--trace] " + dir + "/t.json cannot be written", "run");
-  for (const char* name : {"/costs.yaml", "/t.json"}) {
-    EXPECT_TRUE(std::filesystem::is_directory(dir + name + ".part"));
-    EXPECT_EQ(cli_test::read_file(dir + name), "old");
-  }
+  for (const char* name : {"/costs.yaml", "/t.json"}) EXPECT_TRUE(std::filesystem::is_fifo(dir + name));
   std::filesystem::remove_all(dir);
 }
 

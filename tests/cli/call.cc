@@ -60,6 +60,8 @@ Environment fake_rank(const std::string& plan) {
   return {{"SHARDSCOPE_RANK", SHARDSCOPE_FAKE_RANK}, {"FAKE_RANK", plan}};
 }
 
+std::string program() { return SHARDSCOPE_PROGRAM; }
+
 std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};

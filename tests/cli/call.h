@@ -33,6 +33,8 @@ Called call(const std::vector<std::string>& arguments, const Environment& enviro
 // The environment in which trials run the fake rank of tests/trial; `plan` is its FAKE_RANK.
 Environment fake_rank(const std::string& plan = "");
 
+std::string program();  // the path of shardscope
+
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& text);
 std::string fresh_directory(const std::string& name);  // absent, below the test's temporary directory

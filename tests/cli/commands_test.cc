@@ -219,7 +219,13 @@ TEST_F(CommandsTest, ControlCEndsTheRunningTrialAndSavesTheState) {
 
 TEST_F(CommandsTest, AKilledSweepLosesTheRunningCaseAlone) {
   cli_test::Call running({"sweep", spec_, "-o", out_}, fake_rank());
-  wait_until([&] { return harness::Store::exists(out_) && fs::exists(out_ + "/traces"); });
+  // The trace of a second case comes after the row of the first.
+  wait_until([&] {
+    std::size_t traces = 0;
+    if (fs::exists(out_ + "/traces"))
+      for (const auto& e : fs::directory_iterator(out_ + "/traces")) traces += e.path().extension() == ".gz";
+    return traces >= 2;
+  });
   running.signal(SIGKILL);
   EXPECT_EQ(running.wait().code, 128 + SIGKILL);
   const std::size_t kept = cases().size();

@@ -93,7 +93,10 @@ CaseRecord full_record(const std::string& id) {
   r.emulated = r.predicted = true;
   r.losses = {4.852030263919617, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()};
   r.grad_norms = {0.1, 1e-300, 3.0};
-  r.unit_table = {{"root", 100, 400, 200, 400, "full_shard"}, {"model.layers.0", 10, 40, 20, 44, "no_shard"}};
+  r.unit_table = {{"root", 100, 400, 200, 400, "full_shard"},
+                  {"model.layers.0", 10, 40, 20, 44, "no_shard"},
+                  {"model.layers.1", 10, 40, 20, 44, "no_shard"},
+                  {"model.layers.2", 10, 40, 20, 44, "no_shard"}};
   r.unit_metrics = {{1, fsdp::Pass::kBackward, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}};
   r.partition_details = {
       {PartitionClass::kExposedReduceScatter, 1, fsdp::Pass::kBackward, fsdp::SpanKind::kReduceScatter, 5}};
@@ -310,7 +313,7 @@ TEST_F(StoreTest, ANewerSchemaIsRefused) {
     sqlite::Database(directory_ + "/results.db", sqlite::Database::Mode::kWrite)
         .run("UPDATE schema_version SET version = 99");
   }
-  EXPECT_THAT(error_of([&] { Store::open(directory_); }), HasSubstr("newer shardscope (schema 99, this one knows 1)"));
+  EXPECT_THAT(error_of([&] { Store::open(directory_); }), HasSubstr("newer shardscope (schema 99, this one knows 2)"));
   EXPECT_THAT(error_of([&] { Store::open_for_writing(directory_); }), HasSubstr("newer"));
 }
 

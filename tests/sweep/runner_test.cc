@@ -13,6 +13,8 @@
 #include <fstream>
 #include <limits>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "fsdp/core/errors.h"
@@ -343,6 +345,119 @@ TEST_F(RunnerTest, AnErrorAmongPredictionsEndsTheSweepAsItself) {
   };
   EXPECT_THROW(run_sweep(spec, options_, run), fsdp::EnvironmentError);
   EXPECT_EQ(Store::open(directory_).read_cases().size(), 1u);
+}
+
+// The file of a case is its hook's; the row comes after it.
+TEST_F(RunnerTest, TheFilesOfACaseAreKeptBeforeItsRow) {
+  SweepHooks hooks;
+  int kept = 0;
+  hooks.keep_files = [&](const CaseRecord& r) {
+    ++kept;
+    const auto ids = Store::open(directory_).finished_ids();
+    EXPECT_EQ(std::find(ids.begin(), ids.end(), r.id), ids.end());
+  };
+  run_sweep(parse_spec(kTwelve, "s.yaml"), options_, fake(), hooks);
+  EXPECT_EQ(kept, 12);
+}
+
+TEST_F(RunnerTest, AFileThatCannotBeKeptEndsTheSweepNotTheCaseAndIsMadeByTheNext) {
+  const SweepSpec spec = parse_spec(kTwelve, "s.yaml");
+  const RunCase traced = [this](const CaseSettings& c, const CasePlan& plan) {
+    CaseRecord r = fake()(c, plan);
+    r.spans = {{1, 0, 0, fsdp::Lane::kHost, fsdp::SpanKind::kStep, -1, fsdp::Pass::kNone, 0, 0, 10, 0, {}}};
+    return r;
+  };
+  std::set<std::string> files;
+  bool full = true;
+  SweepHooks hooks;
+  hooks.keep_files = [&](const CaseRecord& r) {
+    if (full && files.size() == 3) throw fsdp::EnvironmentError("[traces] no room");
+    files.insert(r.id);
+  };
+  hooks.has_files = [&](const std::string& id) { return files.count(id) != 0; };
+  EXPECT_EQ(error_of([&] { run_sweep(spec, options_, traced, hooks); }), "[traces] no room");
+  EXPECT_EQ(Store::open(directory_).finished_ids().size(), 4u);
+  full = false;
+  run_sweep(spec, options_, traced, hooks);
+  EXPECT_EQ(files.size(), 12u);
+  EXPECT_EQ(runs_, 12);
+}
+
+TEST_F(RunnerTest, PassingTroubleIsRunAgainAndTheRestByStatusOnly) {
+  const SweepSpec spec = parse_spec(kTwelve, "s.yaml");
+  bool trouble = true;
+  const RunCase run = [&](const CaseSettings& c, const CasePlan& plan) {
+    CaseRecord r = fake()(c, plan);
+    if (trouble && c.wrap == "root" && c.batch == 1) {
+      r.status = Status::kCrashed;
+      r.environment[kPassingTrouble] = "a signal from outside";
+    }
+    return r;
+  };
+  EXPECT_EQ(run_sweep(spec, options_, run).progress.by_status.at(Status::kCrashed), 3u);
+  trouble = false;
+  const SweepOutcome again = run_sweep(spec, options_, run);
+  EXPECT_EQ(runs_, 14);
+  EXPECT_EQ(again.progress.resumed, 10u);
+  EXPECT_EQ(again.progress.by_status.at(Status::kCrashed), 1u);
+  options_.retry = {Status::kCrashed, Status::kOom};
+  EXPECT_EQ(run_sweep(spec, options_, run).progress.ran, 7u);
+}
+
+// What a machine lacked is run as soon as it is there, and not looked at again before.
+TEST_F(RunnerTest, WhatTheMachineCouldNotDoIsRunOnceItCan) {
+  const SweepSpec spec = parse_spec("axes: {world: [2, 4]}\ntrace: none\n", "s.yaml");
+  options_.check = [](const CaseSettings& c) {
+    if (c.world > 2) throw fsdp::EnvironmentError("[world] too many");
+  };
+  run_sweep(spec, options_, fake());
+  EXPECT_EQ(run_sweep(spec, options_, fake()).progress.resumed, 2u);
+  EXPECT_EQ(runs_, 1);
+  options_.check = nullptr;
+  EXPECT_EQ(run_sweep(spec, options_, fake()).progress.by_status.at(Status::kOk), 2u);
+  EXPECT_EQ(runs_, 2);
+}
+
+TEST_F(RunnerTest, ACaseThatNobodyLetsBeWrittenIsKeptAndMovedByTheNextCall) {
+  const SweepSpec spec = parse_spec(kTwelve, "s.yaml");
+  options_.patience = 50'000'000;
+  std::optional<sqlite::Database> other;
+  int told = 0;
+  SweepHooks hooks;
+  hooks.waiting = [&](fsdp::Nanos) { ++told; };
+  const std::string said = error_of([&] {
+    run_sweep(
+        spec, options_,
+        [&](const CaseSettings& c, const CasePlan& plan) {
+          if (runs_ == 2) {
+            other.emplace(directory_ + "/results.db", sqlite::Database::Mode::kWrite);
+            other->run("BEGIN IMMEDIATE");
+          }
+          return fake()(c, plan);
+        },
+        hooks);
+  });
+  EXPECT_THAT(said, HasSubstr("the case that was measured is kept"));
+  EXPECT_GT(told, 0);
+  other.reset();
+  EXPECT_EQ(Store::open(directory_).finished_ids().size(), 2u);
+  const SweepOutcome outcome = run_sweep(spec, options_, fake());
+  EXPECT_EQ(outcome.progress.resumed, 3u);
+  EXPECT_EQ(runs_, 12);
+  EXPECT_FALSE(fs::exists(directory_ + "/late"));
+}
+
+TEST_F(RunnerTest, RanksThatMakeUpNumbersSpoilTheirCaseAlone) {
+  run_sweep(parse_spec(kTwelve, "s.yaml"), options_, [this](const CaseSettings& c, const CasePlan& plan) {
+    CaseRecord r = fake()(c, plan);
+    if (c.wrap == "root") r.step_ns = -7;
+    return r;
+  });
+  for (const CaseRecord& r : Store::open(directory_).read_cases()) {
+    if (r.axes.front().second != "root") continue;
+    EXPECT_EQ(r.status, Status::kCrashed);
+    EXPECT_THAT(r.reason, HasSubstr("step_ns is -7"));
+  }
 }
 
 }  // namespace

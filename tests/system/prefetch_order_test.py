@@ -33,7 +33,7 @@ def main():
             check(refused.returncode == 2, f"{command}: exit {refused.returncode}")
             check("order.txt:3] no unit is named 'model.layer.1' (nearest: model.layers.1" in refused.stderr, f"{command}: {refused.stderr}")
         missing = call("run", *flags({**SETTINGS, "prefetch_order": folder + "/nowhere.txt"}))
-        check(missing.returncode == 2 and "[prefetch_order] cannot read" in missing.stderr, f"{missing.returncode}: {missing.stderr}")
+        check(missing.returncode == 2 and "[prefetch_order] " in missing.stderr and "does not exist" in missing.stderr, f"{missing.returncode}: {missing.stderr}")
     check.done()
 
 

@@ -52,6 +52,25 @@ TEST(Outcome, ExitCodesAndSignalsAreNamedWithTheEndOfTheLog) {
   EXPECT_EQ(outcome_of({abort}).reason, "rank 0 was killed by SIGABRT while starting; its log ends: what(): x");
 }
 
+TEST(Outcome, TroubleOfTheMachineIsToldFromTroubleOfTheCase) {
+  for (const int from_outside : {SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGXCPU})
+    EXPECT_EQ(outcome_of({failure_of_exit(0, from_outside, "", "")}).passing, "a signal from outside");
+  for (const int its_own : {SIGSEGV, SIGABRT, SIGFPE, SIGILL})
+    EXPECT_EQ(outcome_of({failure_of_exit(0, its_own, "", "assertion failed")}).passing, "");
+  EXPECT_EQ(outcome_of({failure_of_exit(0, SIGKILL, "", "", true)}).passing, "no memory on the host");
+  const std::string log = "error while loading shared libraries: libtorch.so: failed to map segment from shared object";
+  EXPECT_EQ(outcome_of({failure_of_exit(0, 127 << 8, "while starting", log)}).passing, "no memory on the host");
+  EXPECT_EQ(outcome_of({failure_of_exit(0, SIGABRT, "", "terminate called\n  what():  std::bad_alloc")}).passing,
+            "no memory on the host");
+  EXPECT_EQ(outcome_of({failure_of_exit(0, 1 << 8, "", "cannot open x: Too many open files")}).passing,
+            "no descriptors left");
+  EXPECT_EQ(outcome_of({failure_of_exit(0, 3 << 8, "", "no such luck")}).passing, "");
+  EXPECT_EQ(outcome_of({{Status::kSkipped, 0, Kind::kReported, "[device] no GPU"}}).passing, "this machine or build");
+  EXPECT_EQ(outcome_of({{Status::kOom, 0, Kind::kReported, "[rank] no more"}}).passing, "no memory on the host");
+  EXPECT_EQ(outcome_of({{Status::kOom, 0, Kind::kReported, "[memory] budget", "root, forward, other"}}).passing, "");
+  EXPECT_EQ(outcome_of({{Status::kConfigError, 0, Kind::kReported, "[wrap] no"}}).passing, "");
+}
+
 TEST(Outcome, SilenceNamesTheRanksAndWhatTheySaid) {
   const Outcome o = outcome_of_silence({{1, "last collective all_gather of root, forward"}, {3, ""}}, 2'000'000'000,
                                        "in repetition 1");
