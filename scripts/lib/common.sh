@@ -10,6 +10,7 @@ torch_version=2.11.0
 torch_env=$cache/torch-$torch_version
 cmake_minimum=3.25
 build=$root/build
+unfinished=.unfinished   # lies in a virtual environment of ours that is not whole yet
 
 say() { printf '[%s] %s\n' "$(basename "$0")" "$*" >&2; }
 # fail CODE TEXT: 2 bad usage, 3 this machine cannot do it.
@@ -30,7 +31,7 @@ at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; 
 find_cmake() {
   local candidate version
   for candidate in "$(command -v cmake || true)" "$torch_env/bin/cmake" "$cache/tools/bin/cmake"; do
-    [ -x "$candidate" ] || continue
+    [ -x "$candidate" ] && [ ! -e "${candidate%/bin/cmake}/$unfinished" ] || continue
     version=$("$candidate" --version | sed -n '1s/[^0-9]*//p')
     if at_least "$version" "$cmake_minimum"; then
       printf '%s\n' "$candidate"
@@ -70,7 +71,7 @@ parallel_jobs() {
 }
 
 # configure PRESET [CMake arguments]: into build/, always (a second or two: a new room or another LibTorch is never missed).
-# Quiet unless it fails.
+# Quiet unless it fails. SHARDSCOPE_WERROR=ON in the environment: warnings are errors, with every preset.
 configure() {
   local preset=$1 cmake compiler log=$build/configure.log chosen
   shift
@@ -83,7 +84,8 @@ configure() {
     rm -f "$build/CMakeCache.txt"
   fi
   printf '%s\n' "$chosen" >"$build/.toolchain"
-  if ! (cd "$root" && "$cmake" --preset "$preset" -DPython3_EXECUTABLE="$(torch_python)" -DCMAKE_CXX_COMPILER="$compiler" "$@") >"$log" 2>&1; then
+  if ! (cd "$root" && "$cmake" --preset "$preset" -DPython3_EXECUTABLE="$(torch_python)" -DCMAKE_CXX_COMPILER="$compiler" \
+    ${SHARDSCOPE_WERROR:+"-DSHARDSCOPE_WERROR=$SHARDSCOPE_WERROR"} "$@") >"$log" 2>&1; then
     tail -n 40 "$log" >&2
     fail 3 "CMake could not configure; the whole output is in ${log#"$root"/}"
   fi

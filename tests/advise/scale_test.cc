@@ -1,13 +1,13 @@
-// A store of 2,000 cases: starting a sweep over it, going on with it, and reporting it stay quick. Processor time of
-// the program, so that a busy machine does not decide.
+// A store of 2,000 cases: starting a sweep over it, going on with it, and reporting it stay quick. All in processor
+// time, so that a busy machine does not decide.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <iostream>
 
-#include "fsdp/core/clock.h"
 #include "harness/sweep/runner.h"
 #include "tests/cli/call.h"
+#include "tests/testing/time.h"
 
 namespace {
 
@@ -36,7 +36,9 @@ harness::CaseRecord quick_case(const harness::CaseSettings& c, const harness::Ca
   return r;
 }
 
-double seconds(fsdp::Nanos from) { return static_cast<double>(fsdp::steady_now() - from) / 1e9; }
+using testing_support::processor_time;
+
+double seconds(fsdp::Nanos from) { return static_cast<double>(processor_time() - from) / 1e9; }
 
 TEST(TwoThousandCases, StartResumeAndReportAreQuick) {
   const std::string dir = cli_test::fresh_directory("scale");
@@ -45,14 +47,14 @@ TEST(TwoThousandCases, StartResumeAndReportAreQuick) {
   const harness::SweepSpec spec = harness::parse_spec(kSpec, dir + "/s.yaml");
   harness::SweepOptions options;
   options.directory = dir + "/out";
-  const fsdp::Nanos begin = fsdp::steady_now();
+  const fsdp::Nanos begin = processor_time();
   double start = -1;
   harness::SweepHooks hooks;
   hooks.before_case = [&](const harness::SweepProgress&, const harness::SweepCase&) {
     if (start < 0) start = seconds(begin);
   };
   EXPECT_EQ(harness::run_sweep(spec, options, quick_case, hooks).progress.total, 2000u);
-  const fsdp::Nanos again = fsdp::steady_now();
+  const fsdp::Nanos again = processor_time();
   EXPECT_EQ(harness::run_sweep(spec, options, quick_case).progress.ran, 0u);
   const double resume = seconds(again);
   const cli_test::Called report = cli_test::call({"report", dir + "/out"});

@@ -10,15 +10,15 @@ import sys
 import tempfile
 import warnings
 
-try:
-    import torch
-    import torch.distributed as dist
-    import torch.multiprocessing as mp
-    from torch import nn
-    from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
-except (ImportError, OSError, ValueError) as missing:   # LibTorch alone is enough to build; PyTorch needs scripts/dependencies --full
-    print(f"skipped: no whole PyTorch here ({missing})")
-    sys.exit(77)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testing"))
+import whole_torch  # noqa: E402
+
+whole_torch.need_here()
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.multiprocessing as mp  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel  # noqa: E402
 
 
 class Piece(nn.Module):

@@ -9,6 +9,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testing"))
+import whole_torch  # noqa: E402
+
 CASE = ["--set", "layers=2,dim=64,heads=4,kv_heads=4,ffn=160,vocab=128", "--seq", "32", "--steps", "3", "--warmup", "1"]
 SPEC = """name: cluster
 base: {set: "layers=2,dim=64,heads=4,kv_heads=4,ffn=160,vocab=128", seq: 32, steps: 3, warmup: 1}
@@ -34,6 +37,15 @@ def program(name, package):
         if os.access(os.path.join(folder, name), os.X_OK):
             return os.path.join(folder, name)
     skip(f"{name} is not installed; scripts/dependencies --cluster installs the package {package}")
+
+
+def torchrun(python):
+    """PyTorch's launcher as words of a command, and None; or why it is not there. The Python's own console script where it has one."""
+    if not python:
+        return [], "no Python with PyTorch"
+    why = whole_torch.why_not(python)
+    script = os.path.join(os.path.dirname(python), "torchrun")
+    return ([script] if os.access(script, os.X_OK) else [python, "-m", "torch.distributed.run"]), why
 
 
 def check(what, good, detail=""):
@@ -95,7 +107,7 @@ def check_table(what, directory, ranks, words):
 
 def no_ranks_left():
     """No rank program of ours runs any more."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         left = []
         for path in glob.glob("/proc/[0-9]*/cmdline"):

@@ -1,6 +1,6 @@
 """Two hosts on one machine: network namespaces with host names of their own, joined by a veth pair.
 
-usage: namespaces_test.py SHARDSCOPE [TORCHRUN]
+usage: namespaces_test.py SHARDSCOPE [PYTHON], one with PyTorch
 """
 import os
 import signal
@@ -147,14 +147,14 @@ def processor_s(pid):
 
 
 def torchrun_on_both():
-    torchrun = sys.argv[2] if len(sys.argv) > 2 else ""
-    if not os.access(torchrun, os.X_OK) or cluster.call([torchrun, "--help"]).returncode != 0:
-        print("--    torchrun on two hosts: no whole PyTorch here; not run")
+    torchrun, why_not = cluster.torchrun(sys.argv[2] if len(sys.argv) > 2 else "")
+    if why_not:
+        print(f"--    torchrun on two hosts: no whole PyTorch ({why_not}); not run")
         return
-    words = [torchrun, "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", tag,
+    agent = lambda i: [*torchrun, "--local-addr", address[i]]  # each agent tells its workers its own address
+    words = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", tag,
              "--rdzv-endpoint", address[0] + ":29712", "--no-python", shardscope, "run", "--json", *cluster.CASE]
-    # Each agent tells its workers its own address.
-    start = [subprocess.Popen(inside(i, words[:1] + ["--local-addr", address[i]] + words[1:]), stdout=subprocess.PIPE,
+    start = [subprocess.Popen(inside(i, agent(i) + words), stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True) for i in range(2)]
     done = all_of(start)
     first = done[0] if done[0].stdout else done[1]  # the agents choose which host has rank 0

@@ -1,21 +1,16 @@
-"""usage: torchrun_test.py SHARDSCOPE TORCHRUN"""
+"""usage: torchrun_test.py SHARDSCOPE PYTHON, one with PyTorch"""
 import os
 import sys
 
 import cluster
+from cluster import whole_torch
 
-torchrun = sys.argv[2] if len(sys.argv) > 2 else ""
-if not os.access(torchrun, os.X_OK):
-    cluster.skip("no torchrun; scripts/dependencies --full installs PyTorch")
 # The launcher itself needs the whole of PyTorch, which a CPU build of this program does not.
-try:
-    starts = cluster.call([torchrun, "--help"]).returncode == 0
-except OSError:   # a script whose interpreter is elsewhere
-    starts = False
-if not starts:
-    cluster.skip("torchrun does not start; scripts/dependencies --full installs the rest of PyTorch")
+torchrun, why_not = cluster.torchrun(sys.argv[2] if len(sys.argv) > 2 else "")
+if why_not:
+    whole_torch.skip(sys.argv[2], why_not)
 shardscope, folder = cluster.setup()
-launch = [torchrun, "--standalone", "--nproc-per-node", "2", "--no-python"]
+launch = [*torchrun, "--standalone", "--nproc-per-node", "2", "--no-python"]
 
 reference = cluster.alone(shardscope)
 host = os.uname().nodename

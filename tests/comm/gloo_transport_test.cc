@@ -9,6 +9,7 @@
 
 #include "fsdp/core/errors.h"
 #include "tests/comm/transport_suite.h"
+#include "tests/testing/shell.h"
 
 namespace fsdp::testing {
 
@@ -80,7 +81,7 @@ TEST(Rendezvous, APortInUseIsAnEnvironmentError) {
 // gloo_stub declares classes whose key functions live in LibTorch. An own copy of their vtables, with fewer slots,
 // could replace the real one.
 TEST(GlooObject, HoldsNoVtableOrTypeInfoOfGloo) {
-  const std::string command = std::string("nm -C ") + SHARDSCOPE_GLOO_ARCHIVE + " 2>/dev/null";
+  const std::string command = "nm -C " + testing_support::shell_word(SHARDSCOPE_GLOO_ARCHIVE) + " 2>/dev/null";
   FILE* nm = popen(command.c_str(), "r");
   ASSERT_NE(nm, nullptr);
   std::array<char, 4096> line;

@@ -74,7 +74,10 @@ TEST(SharedMemory, MayBeLargerThanTheMachine) {
   close(fd);
   auto* p = static_cast<char*>(memory.allocate(Bytes{1} << 35));
   p[0] = 1, p[(Bytes{1} << 35) - 1] = 2;
+  EXPECT_EQ(p[0], 1);
+  EXPECT_EQ(p[(Bytes{1} << 35) - 1], 2);
   memory.release(p);
+  EXPECT_EQ(memory.allocate(Bytes{1} << 36), p) << "the whole arena is free again";
 }
 
 TEST(SharedMemory, AFullArenaSaysSo) {

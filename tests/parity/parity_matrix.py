@@ -37,11 +37,12 @@ import tempfile
 import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "bench")]
-os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])  # of the fork server
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "bench"), str(HERE.parent / "testing")]
+os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:3])  # of the fork server
 from parity_cells import AXES, BASE, EPSILON, SEED, STEPS, SUBSET, case_of, case_of_line, cells_of_all, name_of, reason_to_skip, settings_of  # noqa: E402
 from parity_driver import Driver, DriverEnded  # noqa: E402
 from parity_judge import DIFFERENCES, TOLERANCE, judge  # noqa: E402
+import whole_torch  # noqa: E402
 
 
 # ---- shardscope ------------------------------------------------------------------------------------------------------
@@ -258,6 +259,7 @@ def main():
     p.add_argument("--log", help="file that keeps results")
     p.add_argument("--reasons", action="store_true", help="print a line for each skipped cell too")
     a = p.parse_args()
+    whole_torch.need_here()
     cells = cells_of_all() if a.all else [{**BASE, **change} for change in SUBSET]
     cells = [c for c in cells if all(f"{k}={c[k]}" in a.only or not any(o.startswith(k + "=") for o in a.only) for k in c)]
     random.Random(SEED).shuffle(cells)  # what is ended early has seen something of everything

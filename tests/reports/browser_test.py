@@ -9,9 +9,14 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testing"))
+import busy_machine  # noqa: E402
 from devtools import Browser, Tab  # noqa: E402
 
 DUMP_PAGE, CHROMIUM = sys.argv[1:3] if len(sys.argv) > 2 else (None, None)
+if CHROMIUM == "":
+    print("skipped: no Chromium here; scripts/dependencies --browser installs it")
+    sys.exit(77)
 
 # Texts of a chart that lie upon each other; turned texts are left out, their boxes say nothing.
 OVERLAPS = """(() => {
@@ -43,6 +48,7 @@ class ReportPage(unittest.TestCase):
                                 "hostile-compare": ["40", "compare", "hostile"], "eight": ["500", "eight"]}.items():
             cls.pages[name] = os.path.join(cls.folder.name, name + ".html")
             subprocess.run([DUMP_PAGE, arguments[0], cls.pages[name], *arguments[1:]], check=True, stdout=subprocess.DEVNULL)
+        busy_machine.run_before_others()
         cls.browser = Browser(CHROMIUM, timeout_s=240)   # using a whole page is one call, on a machine that may be busy
 
     @classmethod
@@ -85,10 +91,16 @@ class ReportPage(unittest.TestCase):
             self.assertIsNone(tab.run("window.broken"))
             self.assertEqual(tab.run("document.querySelectorAll('img, iframe, object, embed').length"), 0)
 
+    def within(self, measured_s, limit_s):
+        """Where the browser does not get its core, time shows nothing."""
+        if measured_s >= limit_s and (share := busy_machine.share_of_a_core()) < 0.9:
+            self.skipTest(f"the machine is busy: a process gets {100 * share:.0f} % of a core")
+        self.assertLess(measured_s, limit_s)
+
     def test_a_page_of_500_cases_is_ready_soon(self):
         begin = time.monotonic()
         tab = self.tab("many")
-        self.assertLess(time.monotonic() - begin, 15)
+        self.within(time.monotonic() - begin, 15)
         self.assertGreater(tab.run("document.querySelectorAll('#case-table tbody tr').length"), 100)
 
     # The least of five: what else the machine does only ever adds to it.
@@ -99,7 +111,7 @@ class ReportPage(unittest.TestCase):
                 paints = [self.tab(name).run("""new Promise((done) => new PerformanceObserver((list) => done(list.getEntriesByName('first-contentful-paint')[0].startTime))
                   .observe({ type: 'paint', buffered: true }))""") for _ in range(5)]
                 print(f"{name}: first paint {min(paints):.0f} ms, all drawn {drawn:.0f} ms", file=sys.stderr)
-                self.assertLess(min(paints), 1000)
+                self.within(min(paints) / 1000, 1)
 
     def test_the_heat_map_shows_every_pair_of_settings_and_what_ran_out_of_memory(self):
         tab = self.tab("forty")

@@ -102,7 +102,7 @@ class Tab:
             raise RuntimeError(details.get("exception", {}).get("description", details["text"]) + " in " + expression)
         return answer["result"].get("value")
 
-    def wait_for(self, expression, timeout_s=20):
+    def wait_for(self, expression, timeout_s=120):   # a safety net, on a machine that may be busy
         deadline = time.monotonic() + timeout_s
         while not self.run(f"Boolean({expression})"):
             if time.monotonic() > deadline:

@@ -14,6 +14,7 @@
 
 #include "fsdp/core/errors.h"
 #include "harness/store/span_codec.h"
+#include "tests/testing/time.h"
 
 namespace harness {
 namespace {
@@ -335,15 +336,6 @@ TEST_F(StoreTest, AFinishedSweepReadsFromADirectoryThatCannotBeWritten) {
   fs::permissions(directory_, fs::perms::owner_all);
 }
 
-// How much longer work may take in a build with a sanitizer.
-constexpr int testing_slowdown() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return 20;
-#else
-  return 1;
-#endif
-}
-
 // Time of the processor, so that what else runs on the machine does not count; the file is in the page cache.
 TEST_F(StoreTest, TwoHundredCasesReadWithinATenthOfASecond) {
   {
@@ -366,7 +358,7 @@ TEST_F(StoreTest, TwoHundredCasesReadWithinATenthOfASecond) {
     best = std::min(best, std::clock() - begin);
   }
   RecordProperty("best_us", static_cast<int>(best * 1'000'000 / CLOCKS_PER_SEC));
-  EXPECT_LE(best, CLOCKS_PER_SEC / 10 * testing_slowdown());
+  EXPECT_LE(best, CLOCKS_PER_SEC / 10 * testing_support::kSlowdown);
 }
 
 TEST(SpanCodec, DamagedBytesAreAnErrorAndNeverACrash) {

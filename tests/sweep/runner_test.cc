@@ -20,6 +20,7 @@
 #include "fsdp/core/errors.h"
 #include "harness/sweep/cuda_support.h"
 #include "harness/sweep/text.h"
+#include "tests/testing/time.h"
 
 namespace harness {
 namespace {
@@ -273,7 +274,8 @@ TEST_F(RunnerTest, PredictionsRunSeveralAtOnceAndAreKeptInOrder) {
     met.notify_all();
     // The first to come, whichever case it is, waits for company: one at a time would end this wait by its timeout,
     // with `most` 1.
-    if (std::exchange(first, false)) met.wait_for(lock, std::chrono::seconds(30), [&] { return most == 2; });
+    if (std::exchange(first, false))
+      met.wait_for(lock, std::chrono::nanoseconds(testing_support::kPatience), [&] { return most == 2; });
     --inside;
     CaseRecord r;
     r.status = Status::kOk;

@@ -24,8 +24,8 @@ class HolisticTraceAnalysis : public ::testing::Test {
   }
   static nlohmann::json load(const std::string& path) {
     const std::string out = temporary("hta.out");
-    const std::string command = std::string(SHARDSCOPE_HTA_PYTHON) + " -W ignore " + SHARDSCOPE_LOAD_IN_HTA + " " +
-                                path + " > " + out + " 2> " + out + ".err";
+    const std::string command = shell_word(SHARDSCOPE_HTA_PYTHON) + " -W ignore " + shell_word(SHARDSCOPE_LOAD_IN_HTA) +
+                                " " + shell_word(path) + " > " + shell_word(out) + " 2> " + shell_word(out + ".err");
     EXPECT_EQ(std::system(command.c_str()), 0) << read_file(out + ".err");
     const std::string text = read_file(out);
     return nlohmann::json::parse(text.substr(text.rfind('{')));

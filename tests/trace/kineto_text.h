@@ -11,9 +11,12 @@
 #include <vector>
 
 #include "harness/trace/analyze.h"
+#include "tests/testing/shell.h"
 #include "tests/testing/test_data.h"
 
 namespace harness::testing {
+
+using testing_support::shell_word;
 
 inline std::string data(const std::string& name) { return testing_support::test_data() + "/traces/" + name; }
 

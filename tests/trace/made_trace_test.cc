@@ -18,9 +18,9 @@ struct Made {
 Made make_trace(const std::string& name, int cells, int shift_ns = 0, const std::string& shape = "mixed") {
   Made m;
   m.path = temporary(name);
-  const std::string command = std::string(SHARDSCOPE_PYTHON) + " " + SHARDSCOPE_MAKE_TRACE + " -o " + m.path +
-                              " --cells " + std::to_string(cells) + " --shift-ns " + std::to_string(shift_ns) +
-                              " --shape " + shape;
+  const std::string command = shell_word(SHARDSCOPE_PYTHON) + " " + shell_word(SHARDSCOPE_MAKE_TRACE) + " -o " +
+                              shell_word(m.path) + " --cells " + std::to_string(cells) + " --shift-ns " +
+                              std::to_string(shift_ns) + " --shape " + shape;
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
   m.expected = nlohmann::json::parse(read_file(m.path + ".expected.json"));
   return m;

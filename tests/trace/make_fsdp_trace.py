@@ -3,15 +3,19 @@
 
 Two ranks on Gloo train a small model of an embedding, three blocks and a head for two profiled steps; each writes
 OUT_DIR/rank<r>.json. Blocks are units of their own; the rest belongs to the root. --stack: with Python's stacks, in
-which the profiler names the modules that are called.
+which the profiler names the modules that are called. Ends with 77 and the reason where there is no whole PyTorch.
 """
 import os
 import sys
 
-import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-from torch import nn
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testing"))
+import whole_torch  # noqa: E402
+
+whole_torch.need_here()
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.multiprocessing as mp  # noqa: E402
+from torch import nn  # noqa: E402
 
 BLOCKS, STEPS, WORLD = 3, 2, 2
 

@@ -34,10 +34,11 @@ class PerfettoProcessor : public ::testing::Test {
   // The answer to each query, a list of rows.
   static json ask(const std::string& trace, const std::vector<std::string>& queries) {
     const std::string out = temporary("perfetto.out");
-    std::string command =
-        std::string(SHARDSCOPE_NODE) + " " + SHARDSCOPE_PERFETTO_QUERY + " " + SHARDSCOPE_PERFETTO_UI + " " + trace;
+    std::string command = shell_word(SHARDSCOPE_NODE) + " " + shell_word(SHARDSCOPE_PERFETTO_QUERY) + " " +
+                          shell_word(SHARDSCOPE_PERFETTO_UI) + " " + shell_word(trace);
     for (const std::string& q : queries) command += " \"" + q + "\"";
-    EXPECT_EQ(std::system((command + " > " + out + " 2> " + out + ".err").c_str()), 0) << read_file(out + ".err");
+    EXPECT_EQ(std::system((command + " > " + shell_word(out) + " 2> " + shell_word(out + ".err")).c_str()), 0)
+        << read_file(out + ".err");
     return json::parse(read_file(out));
   }
 };

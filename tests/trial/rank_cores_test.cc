@@ -10,6 +10,7 @@
 #include "fsdp/core/clock.h"
 #include "harness/trial/environment.h"
 #include "harness/trial/rank_processes.h"
+#include "tests/testing/time.h"
 
 namespace harness {
 namespace {
@@ -69,7 +70,7 @@ TEST(RankCores, ARankRunsOnItsCoresOnly) {
     RankProcesses ranks(options);
     EXPECT_TRUE(ranks.on_own_cores());
     for (const int rank : {0, 1}) {
-      const fsdp::Nanos deadline = fsdp::steady_now() + 10'000'000'000;
+      const fsdp::Nanos deadline = fsdp::steady_now() + testing_support::kPatience;
       while (!ranks.ended(rank) && fsdp::steady_now() < deadline) ranks.wait(fsdp::steady_now() + 100'000'000);
       EXPECT_EQ(ranks.log_tail(rank), "Cpus_allowed_list:\t" + std::to_string(options.cores[rank][0]) + "\n");
     }

@@ -8,6 +8,7 @@
 
 #include "fsdp/core/errors.h"
 #include "harness/trial/rank_progress.h"
+#include "tests/testing/time.h"
 
 namespace harness {
 namespace {
@@ -58,7 +59,8 @@ TEST_F(RankLinkProtocol, AClosedLauncherIsNoticedByTheThread) {
   std::promise<void> closed;
   link_->start([] { return std::string(); }, [&] { closed.set_value(); });
   shutdown(launcher_, SHUT_RDWR);
-  EXPECT_EQ(closed.get_future().wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  EXPECT_EQ(closed.get_future().wait_for(std::chrono::nanoseconds(testing_support::kPatience)),
+            std::future_status::ready);
   EXPECT_THROW(link_->next(), fsdp::CommError);
   link_->send({});  // is lost, quietly
 }

@@ -14,6 +14,7 @@
 #include "fsdp/core/clock.h"
 #include "harness/trial/trial.h"
 #include "tests/testing/test_data.h"
+#include "tests/testing/time.h"
 
 namespace harness {
 namespace {
@@ -90,11 +91,12 @@ INSTANTIATE_TEST_SUITE_P(Tiny, RankGolden, testing::Values("tiny_w1", "tiny_w2",
 
 TEST(RankGolden, ATinyRunTakesLittleTime) {
   const Golden g = golden("tiny_w2");
-  const fsdp::Nanos begin = fsdp::steady_now();
+  const fsdp::Nanos begin = testing_support::processor_time(RUSAGE_CHILDREN);
   EXPECT_EQ(run_trial(g.settings, real_ranks()).status, Status::kOk);
-  const double seconds = static_cast<double>(fsdp::steady_now() - begin) / kSecond;
+  const double seconds = static_cast<double>(testing_support::processor_time(RUSAGE_CHILDREN) - begin) / kSecond;
   RecordProperty("seconds", std::to_string(seconds));
-  EXPECT_LT(seconds, 15) << "3 s on an idle machine, start-up of both ranks included";
+  EXPECT_GT(seconds, 0);
+  EXPECT_LT(seconds, 3) << "of the processor, both ranks, start-up included; 0.5 s here";
 }
 
 TEST(RankGolden, GlooGivesTheSameNumbers) {
@@ -116,7 +118,8 @@ TEST(RankGolden, AWireIsMarkedAsEmulated) {
   EXPECT_GT(*r.step_ns, 2'000'000 * *r.collectives / 2);  // one lane: latencies add up, but for what overlaps compute
 }
 
-TEST(RankFailure, ARankKilledInMidStepIsNamedWithinFiveSeconds) {
+// Noticed by the connection that closes, not by the 60 s that a step may take.
+TEST(RankFailure, ARankKilledInMidStepIsNamedLongBeforeTheStepTimeout) {
   for (const char* collectives : {"local", "gloo"}) {
     CaseSettings c = golden("tiny_w2").settings;
     c.collectives = collectives;
@@ -130,7 +133,7 @@ TEST(RankFailure, ARankKilledInMidStepIsNamedWithinFiveSeconds) {
       kill(p.pids.at(1), SIGKILL);
     };
     const CaseRecord r = run_trial(c, options);
-    EXPECT_LT(fsdp::steady_now() - killed, 5 * kSecond);
+    EXPECT_LT(fsdp::steady_now() - killed, step_timeout_of(c) / 2);
     EXPECT_EQ(r.status, Status::kCrashed);
     EXPECT_EQ(r.reason, "rank 1 was killed by SIGKILL in repetition 2");
     expect_nothing_left();
@@ -167,7 +170,7 @@ TEST(RankFailure, ATrialThatTakesTooLongNamesTheRanksAndTheirLastCollectives) {
 TEST(RankFailure, ARankThatStandsStillEndsTheTrialByTheStepTimeout) {
   CaseSettings c = golden("tiny_w2").settings;
   c.steps = 200;
-  apply_setting(c, "step_timeout", "1s");
+  apply_setting(c, "step_timeout", "5s");  // no load makes a step of this model so long
   TrialOptions options = real_ranks();
   options.repeat.min = options.repeat.max = 1'000'000;
   options.progress = [&](const TrialProgress& p) {
@@ -212,7 +215,7 @@ TEST(RankFailure, KillingTheLauncherLeavesNoRank) {
   for (const pid_t pid : pids) EXPECT_EQ(kill(pid, 0), 0);
   kill(launcher, SIGKILL);
   ASSERT_EQ(waitpid(launcher, nullptr, 0), launcher);
-  const fsdp::Nanos deadline = fsdp::steady_now() + 5 * kSecond;
+  const fsdp::Nanos deadline = fsdp::steady_now() + testing_support::kPatience;
   for (const pid_t pid : pids) {
     while (lives(pid) && fsdp::steady_now() < deadline) fsdp::sleep_until(fsdp::steady_now() + 1'000'000);
     EXPECT_FALSE(lives(pid)) << pid;

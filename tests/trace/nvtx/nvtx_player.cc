@@ -1,5 +1,6 @@
 // Plays two steps of two units on the host device: what a rank does, without its tensors. Ranges only if the
-// environment wants them. Prints "ranges" or "no ranges".
+// environment wants them. Prints "ranges" or "no ranges". With an argument: one range of a unit that was not named, of
+// 77 bytes.
 #include <iostream>
 
 #include "fsdp/device/host/host_device.h"
@@ -27,7 +28,7 @@ void play(fsdp::HostDevice& device, int step) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char**) {
   const auto ranges = harness::wanted_nvtx_ranges({"root", "model.layers.0"});
   std::cout << (ranges ? "ranges" : "no ranges") << std::endl;
   fsdp::HostDevice::Options options;
@@ -38,5 +39,9 @@ int main() {
   if (ranges) ranges->begin_measured();
   play(device, 1);
   if (ranges) ranges->end_measured();
+  if (ranges && argc > 1) {
+    ranges->push({SpanKind::kCompute, 7, Pass::kForward, 77}, 0);
+    ranges->pop();
+  }
   return 0;
 }

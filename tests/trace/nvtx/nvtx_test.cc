@@ -13,6 +13,7 @@
 #include "harness/analysis/annotations.h"
 #include "harness/trace/nvtx_names.h"
 #include "harness/trace/nvtx_ranges.h"
+#include "tests/testing/shell.h"
 #include "tests/trace/nvtx/nvtx_log.h"
 
 namespace harness {
@@ -22,6 +23,7 @@ using fsdp::Pass;
 using fsdp::SpanKind;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using testing_support::shell_word;
 
 TEST(RangeName, HoldsUnitPassAndPhase) {
   EXPECT_EQ(range_name({SpanKind::kAllGather, 3, Pass::kBackward, 64}), "unit3.bwd.all_gather");
@@ -129,11 +131,12 @@ struct Played {
   std::string said;
   std::vector<std::vector<NvtxEvent>> logs;
 };
-Played play(const std::string& variables) {
+Played play(const std::string& variables, const std::string& argument = "") {
   const std::string prefix = testing::TempDir() + "nvtx_log_" + std::to_string(fsdp::steady_now());
   const std::string command =
-      "env -u NVTX_INJECTION64_PATH -u NSYS_PROFILING_SESSION_ID -u SHARDSCOPE_NVTX SHARDSCOPE_NVTX_LOG=" + prefix +
-      " " + variables + " " SHARDSCOPE_NVTX_PLAYER;
+      "env -u NVTX_INJECTION64_PATH -u NSYS_PROFILING_SESSION_ID -u SHARDSCOPE_NVTX SHARDSCOPE_NVTX_LOG=" +
+      shell_word(prefix) + " " + variables + " " + shell_word(SHARDSCOPE_NVTX_PLAYER) +
+      (argument.empty() ? "" : " " + shell_word(argument));
   Played out;
   std::FILE* pipe = popen(command.c_str(), "r");
   char line[100] = {};
@@ -143,7 +146,7 @@ Played play(const std::string& variables) {
   return out;
 }
 
-const std::string kWithTool = "NVTX_INJECTION64_PATH=" SHARDSCOPE_NVTX_TOOL;
+const std::string kWithTool = "NVTX_INJECTION64_PATH=" + shell_word(SHARDSCOPE_NVTX_TOOL);
 
 TEST(NvtxRanges, AToolSeesUnitPassAndBytesOfEveryRange) {
   const Played played = play(kWithTool);
@@ -221,9 +224,13 @@ TEST(NvtxRanges, AToolThatCannotBeLoadedDisturbsNothing) {
 }
 
 TEST(NvtxRanges, AUnitThatWasNotNamedIsARangeOfNoUnit) {
-  NvtxRanges ranges({"root"});
-  ranges.push({SpanKind::kCompute, 7, Pass::kForward, 0}, 0);  // out of the table: must not be read
-  ranges.pop();
+  const Played played = play(kWithTool, "unit 7");
+  ASSERT_EQ(played.logs.size(), 1u);
+  EXPECT_EQ(unbalanced(played.logs.front()), "");
+  std::vector<std::string> seen;
+  for (const NvtxEvent& e : played.logs.front())
+    if (e.what == "push" && e.payload == 77) seen.push_back(e.name);
+  EXPECT_THAT(seen, ElementsAre("model.fwd.compute"));
 }
 
 }  // namespace

@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 
+#include "fsdp/core/clock.h"
 #include "harness/trial/gpu/gpu_watch.h"
+#include "tests/testing/time.h"
 
 namespace harness {
 namespace {
@@ -145,7 +149,22 @@ TEST(GpuWatch, WithoutGpusThereIsNoKeyAtAll) {
   EXPECT_THAT(GpuWatch().finish().fields, IsEmpty());
 }
 
-TEST(GpuWatch, OneThatIsNotFinishedEndsItsThread) { GpuWatch watch(fake("")); }
+// Threads of this process.
+std::ptrdiff_t threads() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+}
+
+TEST(GpuWatch, OneThatIsNotFinishedEndsItsThread) {
+  const std::ptrdiff_t before = threads();
+  {
+    GpuWatch watch(fake(""));
+    EXPECT_EQ(threads(), before + 1);
+  }
+  // The kernel lists a thread for a moment after it was joined.
+  const fsdp::Nanos deadline = fsdp::steady_now() + testing_support::kPatience;
+  while (threads() > before && fsdp::steady_now() < deadline) fsdp::sleep_until(fsdp::steady_now() + 1'000'000);
+  EXPECT_EQ(threads(), before);
+}
 
 }  // namespace
 }  // namespace harness
