@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -64,17 +65,19 @@ struct Context {
 
 void say_gain_over_standard(const Context& x, Writer& w) {
   const std::size_t best = *x.f.best;
+  const std::string standard = x.f.departures.empty() ? "the default" : "the nearest to the default";
   if (!x.f.standard) {
     w.say("; the default (block, pre) is not in this sweep");
   } else if (*x.f.standard == best) {
     w.say("; that is the default");
+    if (!x.f.departures.empty()) w.say(fmt::format(" but for {}", fmt::join(x.f.departures, ", ")));
   } else if (!cost_of(x.at(*x.f.standard), x.f.per_token)) {
-    w.say("; the default (").link(x.name(*x.f.standard), *x.f.standard).say(") ended as ");
+    w.say("; " + standard + " (").link(x.name(*x.f.standard), *x.f.standard).say(") ended as ");
     w.strong(std::string(harness::name_of(x.at(*x.f.standard).status)));
   } else {
     const double change = 1 - x.cost(best) / x.cost(*x.f.standard);
     w.say(", ").strong(change >= 0 ? percent_text(change) + " less" : percent_text(-change) + " more");
-    w.say(x.f.per_token ? " time per token than the default (" : " than the default (");
+    w.say((x.f.per_token ? " time per token than " : " than ") + standard + " (");
     w.link(x.name(*x.f.standard), *x.f.standard).say(", " + x.cost_text(*x.f.standard) + ")");
   }
 }
@@ -104,7 +107,11 @@ void note_interval(const Context& x, std::vector<Sentence>& notes) {
   const CaseRecord& b = x.at(*x.f.standard);
   if (x.f.per_token || !a.step_ci_high_ns || !b.step_ci_low_ns || a.step_ns >= b.step_ns) return;
   if (*a.step_ci_high_ns >= *b.step_ci_low_ns) {
-    notes.push_back(Writer().say("The intervals of the best and the default meet: the gain is not proven.").done());
+    notes.push_back(Writer()
+                        .say("The intervals of the best and " +
+                             std::string(x.f.departures.empty() ? "the default" : "the nearest to the default") +
+                             " meet: the gain is not proven.")
+                        .done());
   }
 }
 

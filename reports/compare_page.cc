@@ -58,6 +58,8 @@ std::string compare_json(const harness::Comparison& c, const harness::Side& a, c
   write_texts(json, "only_a", c.only_a);
   write_texts(json, "only_b", c.only_b);
   write_texts(json, "notes", c.notes);
+  write_texts(json, "statuses", harness::status_texts(c, a, b));
+  json.key("numerics").value(std::string_view(harness::numerics_text(c)), kNoteLimit);
   json.key("gate");
   options.gate >= 0 ? json.value(options.gate) : json.null();
   json.field("gate_failed", c.gate_failed).field("gate_undecided", c.gate_undecided);

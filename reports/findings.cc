@@ -52,6 +52,18 @@ Index standard_case(const SweepShape& shape, const Workload& workload, const Ind
   return found;
 }
 
+// Where the sweep varies a setting and leaves its standard value out: "reshard after forward false".
+std::vector<std::string> departures_of(const SweepShape& shape, std::size_t i) {
+  std::vector<std::string> out;
+  for (std::size_t a = 0; a < shape.axes.size(); ++a) {
+    const Axis& axis = shape.axes[a];
+    const std::string& value = axis.values[static_cast<std::size_t>(shape.at[i][a])];
+    for (const auto& [name, standard] : kStandard)
+      if (name == axis.name && axis.values.size() > 1 && value != standard) out.push_back(words_of(name) + " " + value);
+  }
+  return out;
+}
+
 // The case with this status that `better` prefers to all others.
 template <typename Better>
 Index pick(const ReportInput& input, const Workload& workload, bool per_token, Status status, Better better) {
@@ -127,6 +139,7 @@ Findings find(const ReportInput& input, const SweepShape& shape, const Workload&
   f.best = advice.best ? Index(advice.best->index) : extreme(std::less<>());
   f.worst = extreme(std::greater<>());
   f.standard = standard_case(shape, workload, f.best);
+  if (f.standard) f.departures = departures_of(shape, *f.standard);
   for (const harness::Contender& k : advice.pareto) f.pareto.push_back(k.index);
   for (std::size_t axis = 0; axis < shape.axes.size(); ++axis) {
     if (shape.axes[axis].workload || shape.axes[axis].values.size() < 2) continue;

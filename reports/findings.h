@@ -47,7 +47,8 @@ struct Boundary {
 
 struct Findings {
   std::optional<std::size_t> best, standard, worst;  // cases; best: recommended; standard: wrap block, prefetch pre
-  std::vector<std::size_t> pareto;                   // cases that no other beats in both time and peak, by time
+  std::vector<std::string> departures;  // of `standard` from the defaults, where the sweep does not offer them
+  std::vector<std::size_t> pareto;      // cases that no other beats in both time and peak, by time
   Answer wrap, slow, fit;
   std::vector<NeighbourStep> steps;
   std::vector<Boundary> boundaries;

@@ -88,7 +88,8 @@ void write_memory(JsonWriter& json, const CaseRecord& c) {
     std::sort(steps.begin(), steps.end());
     json.begin_array().value(r.rank).value(r.peak.total);
     r.peak_cause == c.peak_cause ? json.null() : json.value(r.peak_cause);  // null: as the case
-    steps.empty() ? json.null() : json.value(steps[steps.size() / 2]);
+    // The lower middle of an even count, as in the partition: its rank has its step.
+    steps.empty() ? json.null() : json.value(steps[(steps.size() - 1) / 2]);
     json.end_array();
   }
   json.end_array();

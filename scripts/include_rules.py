@@ -40,7 +40,7 @@ ROOMS = {
     "harness/sweep": ["fsdp/core", "fsdp/plan", "fsdp/schedule", "harness/workload", "harness/cost", "harness/store", "harness/analysis"],
     "harness/store": ["fsdp/core", "harness/analysis"],
     "harness/trace": ["fsdp/core", "fsdp/device", "harness/analysis"],
-    "harness/advise": ["fsdp/core", "fsdp/plan", "harness/analysis", "harness/store", "harness/sweep", "harness/workload"],
+    "harness/advise": ["fsdp/core", "fsdp/plan", "fsdp/schedule", "harness/analysis", "harness/store", "harness/sweep", "harness/workload"],
     "harness/trial": PLAIN_FSDP + ["fsdp/module", "harness/workload", "harness/cost", "harness/sweep", "harness/store", "harness/analysis",
                                    "harness/trace"],
     "harness/cli": ["fsdp/core", "fsdp/plan", "fsdp/schedule", "harness/workload", "harness/cost", "harness/sweep", "harness/trial", "harness/trace",

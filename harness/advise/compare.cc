@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -16,6 +17,7 @@
 namespace harness {
 namespace {
 
+constexpr double kLeastNumber = 1e-6;       // losses and norms below are zero
 constexpr std::size_t kMostPairs = 40'000;  // tried for the likest one when nothing matches
 
 // Settings that do not change what is measured.
@@ -150,6 +152,39 @@ void collect_warnings(Comparison& c, const ComparedCase& one) {
   }
 }
 
+// Settings that define what is computed, beside rounding.
+bool defines_numbers(const std::string& name) {
+  static constexpr std::array<std::string_view, 25> kDefine = {"model",        "set",          "world",
+                                                               "batch",        "seq",          "accumulate",
+                                                               "param_dtype",  "reduce_dtype", "output_dtype",
+                                                               "buffer_dtype", "master_dtype", "gather_dtype",
+                                                               "optimizer",    "clip",         "seed",
+                                                               "loss",         "reduce_op",    "stochastic_rounding",
+                                                               "ignore",       "attention",    "matmul_precision",
+                                                               "compile",      "runtime",      "losses",
+                                                               "device"};
+  return std::find(kDefine.begin(), kDefine.end(), name) != kDefine.end();
+}
+
+// Both computed in types of more than 16 bits.
+bool computed_wide(const CaseRecord& c) {
+  return std::none_of(c.settings.begin(), c.settings.end(), [](const auto& s) {
+    const auto& [name, value] = s;
+    if (!name.ends_with("_dtype") || name == "buffer_dtype" || name == "output_dtype") return false;
+    return value.find("16") != std::string::npos || value.find("fp8") != std::string::npos;
+  });
+}
+
+void compare_numbers(Comparison& out, ComparedCase& one, const Side& a, const Side& b, const CompareOptions& options) {
+  one.numeric = numeric_difference(a.cases[one.a], b.cases[one.b]);
+  if (!one.numeric) return;
+  const auto meant = std::find_if(options.allow.begin(), options.allow.end(), defines_numbers);
+  if (meant == options.allow.end())
+    ++out.numerics_differ;
+  else
+    out.numbers_meant = *meant;
+}
+
 // A case that was measured on one side only is worse news than any percentage.
 bool lost(const Side& a, const Side& b, const ComparedCase& one) {
   return measured(a.cases[one.a].status) && !measured(b.cases[one.b].status);
@@ -192,6 +227,7 @@ Comparison compare(const Side& a, const Side& b, const CompareOptions& options) 
     }
     one.warnings = differences(expected_fields(a, x, options.allow), expected_fields(b, y, options.allow));
     measure(one, a, b, options);
+    if (one.both_measured) compare_numbers(out, one, a, b, options);
     if (options.gate >= 0 && lost(a, b, one)) one.gate_failed = true;
     collect_warnings(out, one);
     out.gate_failed = out.gate_failed || one.gate_failed;
@@ -199,8 +235,35 @@ Comparison compare(const Side& a, const Side& b, const CompareOptions& options) 
     out.cases.push_back(std::move(one));
   }
   if (out.cases.empty()) out.unlike = likest_difference(a, b, options.allow);
+  if (!out.numbers_meant.empty())
+    out.notes.push_back("losses differ, as they may where " + out.numbers_meant + " does");
   note_chance(out);
   return out;
+}
+
+namespace {
+
+void take_worst(const std::string& what, const std::vector<double>& a, const std::vector<double>& b, double limit,
+                std::optional<NumericDifference>& worst) {
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const bool finite = std::isfinite(a[i]) && std::isfinite(b[i]);
+    const double larger = std::max(std::abs(a[i]), std::abs(b[i]));
+    if (!finite && std::isnan(a[i]) == std::isnan(b[i]) && (std::isnan(a[i]) || a[i] == b[i])) continue;
+    const double relative = !finite                 ? std::numeric_limits<double>::infinity()
+                            : larger > kLeastNumber ? std::abs(a[i] - b[i]) / larger
+                                                    : 0;
+    if (relative > limit && (!worst || relative > worst->relative)) worst = {what, i, a[i], b[i], relative};
+  }
+}
+
+}  // namespace
+
+std::optional<NumericDifference> numeric_difference(const CaseRecord& a, const CaseRecord& b) {
+  const bool wide = computed_wide(a) && computed_wide(b);
+  std::optional<NumericDifference> loss, norm;
+  take_worst("loss", a.losses, b.losses, wide ? 1e-3 : 3e-2, loss);
+  take_worst("gradient norm", a.grad_norms, b.grad_norms, wide ? 1e-2 : 3e-1, norm);
+  return loss ? loss : norm;
 }
 
 SideName parse_side(const std::string& text, bool exists_as_given) {

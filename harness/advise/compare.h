@@ -1,6 +1,7 @@
 // Compare: may two results be compared at all, and if so, what differs, by how much and how surely. Pure functions of
 // records; the fields that decide are those that the machine wrote, never what a person says.
 #pragma once
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,13 +29,22 @@ struct CompareOptions {
   double gate = -1;             // fails when B is surely slower by more than this (effect.h); negative: no gate
 };
 
+// Two runs of one case that did not compute the same.
+struct NumericDifference {
+  std::string what;  // "loss", "gradient norm"
+  std::size_t step = 0;
+  double a = 0, b = 0;
+  double relative = 0;  // |a - b| over the larger; infinite where one is not a number
+};
+
 struct ComparedCase {
   std::size_t a = 0, b = 0;  // indices into the sides' cases
   std::string label;
   Effect effect;
   bool both_measured = false;  // else `note` says what became of them, and there is no effect
   std::string note;
-  std::vector<FieldDifference> warnings;  // should be equal and are not
+  std::optional<NumericDifference> numeric;  // the worst of both kinds, where it is beyond rounding
+  std::vector<FieldDifference> warnings;     // should be equal and are not
   bool gate_failed = false, gate_undecided = false;
 };
 
@@ -43,13 +53,24 @@ struct Comparison {
   std::vector<ComparedCase> cases;
   std::vector<std::string> only_a, only_b;  // labels of cases without a partner
   std::vector<FieldDifference> warnings;    // of all cases, each once
+  std::size_t numerics_differ = 0;          // cases; where the arms may differ in it there is a note instead
   std::vector<std::string> notes;
+  std::string numbers_meant;  // the arms' setting by which losses may differ, where they do
   bool gate_failed = false;
   std::size_t gate_undecided = 0;  // cases; a gate that cannot be decided has not passed
-  bool negative() const { return !unlike.empty() || gate_failed || gate_undecided > 0; }
+  bool negative() const { return !unlike.empty() || numerics_differ > 0 || gate_failed || gate_undecided > 0; }
 };
 
 Comparison compare(const Side& a, const Side& b, const CompareOptions& options);
+
+// Losses and norms of two runs of one case are compared before their times: a program that computes something else is
+// not faster. Rounding (another order of sums) is up to 0.1 % of a loss and 1 % of a norm, 3 % and 30 % where a type of
+// 16 bits or fewer takes part. `allow`ed settings that define what is computed, or "losses", make it a note.
+std::optional<NumericDifference> numeric_difference(const CaseRecord& a, const CaseRecord& b);
+std::string numeric_text(const NumericDifference& d);
+// What became of cases that were not measured on both sides, worst news first: "3 lost: ok -> oom 2, ok -> timeout 1".
+std::vector<std::string> status_texts(const Comparison& c, const Side& a, const Side& b);
+std::string numerics_text(const Comparison& c);  // empty: nothing to say
 
 // "failed", "passed", or what would decide it. With a gate only.
 std::string gate_text(const Comparison& c);

@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "fsdp/core/errors.h"
 #include "harness/advise/compare.h"
+#include "harness/sweep/folded.h"
 #include "harness/sweep/quantities.h"
 
 namespace harness {
@@ -56,21 +59,83 @@ ordered_json json_of(const ComparedCase& c, const Side& a, const Side& b) {
     j["verdict"] = nullptr;
     j["note"] = c.note;
   }
+  if (c.numeric)
+    j["numbers"] = {{"what", c.numeric->what},
+                    {"step", c.numeric->step},
+                    {"a", c.numeric->a},
+                    {"b", c.numeric->b},
+                    {"relative", c.numeric->relative}};
   j["gate_failed"] = c.gate_failed;
   j["gate_undecided"] = c.gate_undecided;
   return j;
 }
 
+constexpr std::size_t kColumns = 100, kNamed = 3;
+
 std::string counts_text(const Comparison& c) {
   std::map<std::string, int> counts;
   for (const ComparedCase& one : c.cases)
-    ++counts[one.both_measured ? std::string(name_of(one.effect.verdict)) : "not compared"];
+    if (one.both_measured) ++counts[std::string(name_of(one.effect.verdict))];
   std::string out;
   for (const auto& [name, n] : counts) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", n, name);
-  return out;
+  return out.empty() ? "no case was measured on both sides" : out;
+}
+
+std::string times_text(const ComparedCase& one, const CaseRecord& x, const CaseRecord& y) {
+  std::string s = verdict_text(one);
+  s += fmt::format("  {} -> {}", format_nanos(x.step_ns.value_or(0)), format_nanos(y.step_ns.value_or(0)));
+  if (x.peak_bytes && y.peak_bytes && *x.peak_bytes != *y.peak_bytes)
+    s += fmt::format(", peak {} -> {}", format_bytes(*x.peak_bytes), format_bytes(*y.peak_bytes));
+  if (!one.effect.interleaved) s += ", not interleaved";
+  return s + (one.numeric ? ", NUMBERS DIFFER" : "");
 }
 
 }  // namespace
+
+std::string numeric_text(const NumericDifference& d) {
+  const std::string how =
+      std::isfinite(d.relative) ? fmt::format("by {:.2g} %", 100 * d.relative) : "in being a number";
+  return fmt::format("{} differs {} at step {}: {:.6g} against {:.6g}", d.what, how, d.step, d.a, d.b);
+}
+
+std::string numerics_text(const Comparison& c) {
+  const ComparedCase* worst = nullptr;
+  for (const ComparedCase& one : c.cases)
+    if (one.numeric && (worst == nullptr || one.numeric->relative > worst->numeric->relative)) worst = &one;
+  if (worst == nullptr || c.numerics_differ == 0) return "";
+  return fmt::format(
+      "NUMBERS DIFFER in {} of {} cases, so the two sides did not compute the same and times say nothing: {}: {}",
+      c.numerics_differ, c.cases.size(), worst->label, numeric_text(*worst->numeric));
+}
+
+std::vector<std::string> status_texts(const Comparison& c, const Side& a, const Side& b) {
+  enum Kind { kLost, kRescued, kNeither };
+  static constexpr std::array<std::string_view, 3> kWords = {
+      "lost, measured in A and not in B", "rescued, measured in B and not in A", "measured in neither"};
+  struct Group {
+    std::size_t n = 0;
+    std::map<std::string, int> changes;
+    std::string names;
+  };
+  std::array<Group, 3> groups;
+  for (const ComparedCase& one : c.cases) {
+    if (one.both_measured) continue;
+    const Status x = a.cases[one.a].status, y = b.cases[one.b].status;
+    Group& g = groups[measured(x) && !measured(y) ? kLost : measured(y) && !measured(x) ? kRescued : kNeither];
+    ++g.changes[fmt::format("{} -> {}", name_of(x), name_of(y))];
+    if (++g.n <= kNamed) g.names += (g.names.empty() ? "" : "; ") + one.label;
+  }
+  std::vector<std::string> out;
+  for (std::size_t k = 0; k < groups.size(); ++k) {
+    if (groups[k].n == 0) continue;
+    std::string changes;
+    for (const auto& [change, n] : groups[k].changes)
+      changes += fmt::format("{}{} {}", changes.empty() ? "" : ", ", n, change);
+    out.push_back(fmt::format("{} case{} {} ({}): {}{}", groups[k].n, groups[k].n == 1 ? "" : "s", kWords[k], changes,
+                              groups[k].names, groups[k].n > kNamed ? "; ..." : ""));
+  }
+  return out;
+}
 
 std::string gate_text(const Comparison& c) {
   if (c.gate_undecided == 0) return c.gate_failed ? "failed" : "passed";
@@ -86,19 +151,18 @@ std::string comparison_text(const Comparison& c, const Side& a, const Side& b, c
     for (const FieldDifference& d : c.unlike) s += "  " + difference_text(d) + "\n";
     return s + "  (settings that are meant to differ: --allow NAME; nothing is computed)\n";
   }
-  std::size_t widest = 0;
-  for (const ComparedCase& one : c.cases) widest = std::max(widest, one.label.size());
   std::string s = fmt::format("{} -> {}: change of the step time with its interval\n", a.name, b.name);
+  if (const std::string numbers = numerics_text(c); !numbers.empty()) s += "  " + numbers + "\n";
+  for (const std::string& status : status_texts(c, a, b)) s += "  " + status + "\n";
+  std::size_t widest = 0;
+  for (const ComparedCase& one : c.cases)
+    if (one.both_measured || one.gate_failed) widest = std::max(widest, one.label.size());
   for (const ComparedCase& one : c.cases) {
-    s += fmt::format("  {:<{}}  {}", one.label, widest, verdict_text(one));
-    const CaseRecord &x = a.cases[one.a], &y = b.cases[one.b];
-    if (one.both_measured) {
-      s += fmt::format("  {} -> {}", format_nanos(x.step_ns.value_or(0)), format_nanos(y.step_ns.value_or(0)));
-      if (x.peak_bytes && y.peak_bytes && *x.peak_bytes != *y.peak_bytes)
-        s += fmt::format(", peak {} -> {}", format_bytes(*x.peak_bytes), format_bytes(*y.peak_bytes));
-      if (!one.effect.interleaved) s += ", not interleaved";
-    }
-    s += one.gate_failed ? "  GATE FAILED\n" : one.gate_undecided ? "  GATE NOT DECIDED\n" : "\n";
+    if (!one.both_measured && !one.gate_failed) continue;  // counted above
+    const std::string times = one.both_measured ? times_text(one, a.cases[one.a], b.cases[one.b]) : one.note;
+    const char* gate = one.gate_failed ? "  GATE FAILED" : one.gate_undecided ? "  GATE NOT DECIDED" : "";
+    const std::string line = fmt::format("  {:<{}}  {}{}", one.label, widest, times, gate);
+    s += (line.size() <= kColumns ? line : fmt::format("  {}\n      {}{}", one.label, times, gate)) + "\n";
   }
   s += "  " + counts_text(c) + "\n";
   for (const std::string& l : c.only_a) s += "  only in " + a.name + ": " + l + "\n";
@@ -106,7 +170,7 @@ std::string comparison_text(const Comparison& c, const Side& a, const Side& b, c
   for (const FieldDifference& d : c.warnings) s += "  warning: " + difference_text(d) + "\n";
   for (const std::string& n : c.notes) s += "  note: " + n + "\n";
   if (options.gate >= 0) s += fmt::format("  gate of {:.1f} %: {}\n", 100 * options.gate, gate_text(c));
-  return s;
+  return folded(s, kColumns);
 }
 
 std::string comparison_json(const Comparison& c, const Side& a, const Side& b, const CompareOptions& options) {
@@ -116,6 +180,8 @@ std::string comparison_json(const Comparison& c, const Side& a, const Side& b, c
                                             : "comparable_with_warning";
   j["unlike"] = json_of(c.unlike);
   j["warnings"] = json_of(c.warnings);
+  j["numerics_differ"] = c.numerics_differ;
+  j["status_changes"] = status_texts(c, a, b);
   j["cases"] = ordered_json::array();
   for (const ComparedCase& one : c.cases) j["cases"].push_back(json_of(one, a, b));
   j["only_a"] = c.only_a;
@@ -146,6 +212,8 @@ std::string baseline_json(const Side& side) {
                      {"predicted", c.predicted},
                      {"step_ns", c.step_ns ? ordered_json(*c.step_ns) : ordered_json(nullptr)},
                      {"peak_bytes", c.peak_bytes ? ordered_json(*c.peak_bytes) : ordered_json(nullptr)},
+                     {"losses", c.losses},
+                     {"grad_norms", c.grad_norms},
                      {"samples_ns", c.samples}});
   }
   ordered_json environment = ordered_json::object();
@@ -194,6 +262,10 @@ Side baseline_from_json(const std::string& text, const std::string& file) {
       if (!c.at("step_ns").is_null()) r.step_ns = c.at("step_ns").get<fsdp::Nanos>();
       if (!c.at("peak_bytes").is_null()) r.peak_bytes = c.at("peak_bytes").get<fsdp::Bytes>();
       r.samples = c.at("samples_ns").get<std::vector<fsdp::Nanos>>();
+      // Absent in older files; null: not a number.
+      for (const auto& [key, to] : {std::pair{"losses", &r.losses}, std::pair{"grad_norms", &r.grad_norms}})
+        for (const auto& v : c.value(key, ordered_json::array()))
+          to->push_back(v.is_null() ? std::nan("") : v.get<double>());
       side.cases.push_back(std::move(r));
     }
     return side;

@@ -10,6 +10,8 @@
 #include "fsdp/core/errors.h"
 #include "fsdp/core/memory_meter.h"
 #include "harness/advise/decision_error.h"
+#include "harness/advise/effective_case.h"
+#include "harness/advise/quality.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/text.h"
 #include "harness/workload/model_settings.h"
@@ -20,7 +22,7 @@ namespace {
 constexpr double kSame = 0.02;         // costs closer than this, with intervals that meet, are equal: less memory wins
 constexpr double kMemorySlack = 0.05;  // of the limit, or of the least
 constexpr double kObserverLimit = 1.05;
-constexpr std::size_t kListed = 2;
+constexpr std::size_t kListed = 2, kMostKeys = 100, kMostNames = 8;
 
 std::string setting(const CaseRecord& c, const std::string& name) {
   for (const auto& [key, value] : c.settings)
@@ -83,6 +85,7 @@ class Advisor {
     find_pareto();
     choose();
     if (r_.best) explain();
+    tell_equal_cases();
     return std::move(r_);
   }
 
@@ -198,14 +201,51 @@ class Advisor {
     if (fitting_.empty()) return;
     const std::size_t best = best_of_group();
     r_.best = fitting_[best];
+    std::set<std::string> listed = {key_of(*r_.best)};
     for (std::size_t i = 0; i < fitting_.size() && r_.runners_up.size() < kListed; ++i) {
-      if (i == best) continue;
+      if (i == best || !listed.insert(key_of(fitting_[i])).second) continue;  // no rival of itself
       Contender k = fitting_[i];
       k.why = why_not(k);
       r_.runners_up.push_back(std::move(k));
     }
     for (const Contender& k : over_)
       if (k.cost < r_.best->cost && r_.too_large.size() < kListed) r_.too_large.push_back(k);
+  }
+
+  // Of the program that a case is; cases that no key can be made for are themselves.
+  const std::string& key_of(const Contender& k) {
+    std::string& key = keys_[k.index];
+    if (!key.empty()) return key;
+    try {
+      key = effective_key(settings_of(cases_[k.index])).value_or("");
+    } catch (const fsdp::Error&) {  // a foreign record
+    }
+    if (key.empty()) key = "case " + std::to_string(k.index);
+    return key;
+  }
+
+  // Settings that make one program, which differ by noise alone.
+  void tell_equal_cases() {
+    std::map<std::string, std::vector<std::size_t>> groups;
+    for (const auto* list : {&fitting_, &over_})
+      for (std::size_t i = 0; i < std::min(kMostKeys, list->size()); ++i)
+        groups[key_of((*list)[i])].push_back((*list)[i].index);
+    std::vector<std::vector<std::size_t>> equal;
+    for (auto& [key, members] : groups) {
+      if (members.size() < 2) continue;
+      std::sort(members.begin(), members.end());
+      equal.push_back(std::move(members));
+    }
+    std::sort(equal.begin(), equal.end());
+    for (const std::vector<std::size_t>& members : equal) {
+      std::string names;
+      for (std::size_t i = 0; i < std::min(kMostNames, members.size()); ++i)
+        names += (i > 0 ? "; " : "") + label_of(cases_[members[i]]);
+      if (members.size() > kMostNames) names += fmt::format("; and {} more", members.size() - kMostNames);
+      r_.warnings.push_back(fmt::format(
+          "{} settings are one effective case, the same units in the same order of operations, and count as one: {}",
+          members.size(), names));
+    }
   }
 
   std::string why_not(const Contender& k) const {
@@ -227,6 +267,7 @@ class Advisor {
   // What the slower case spends more on: the class that grew most.
   std::string growth(const CaseRecord& fast, const CaseRecord& slow) const {
     if (!fast.partition || !slow.partition) return "";
+    // Amount and share are of one quantity: compute is all compute, overlapped or not.
     const Growth g = growth_between(curve(fast), curve(slow));
     if (g.parts.empty()) return "";
     const Growth::Part& most = g.parts.front();
@@ -268,6 +309,10 @@ class Advisor {
       r_.confidence_why = why;
     };
     if (c.predicted) return say(Confidence::kLow, "predicted, not measured");
+    if (!judge_samples(c.samples).shifts.empty())
+      return say(Confidence::kLow, "the samples of the best shift from one level to another");
+    if (other && !judge_samples(cases_[other->index].samples).shifts.empty())
+      return say(Confidence::kLow, "the samples of the runner-up shift from one level to another");
     if (c.samples.size() < 3)
       return say(Confidence::kLow, fmt::format("{} sample{}", c.samples.size(), c.samples.size() == 1 ? "" : "s"));
     if (!other) return say(Confidence::kMedium, "nothing else fits to compare with");
@@ -288,6 +333,7 @@ class Advisor {
   const RecommendOptions& options_;
   bool per_token_ = false;
   int not_single_ = 0;
+  std::map<std::size_t, std::string> keys_;  // by case
   std::vector<Contender> fitting_, over_;
   Recommendation r_;
 };
@@ -321,6 +367,26 @@ std::vector<Recommendation> recommend(const std::vector<CaseRecord>& cases, cons
   std::vector<Recommendation> out;
   for (const std::string& key : order) out.push_back(recommend_among(cases, workloads[key], options));
   return out;
+}
+
+const Recommendation& recommendation_for(const std::vector<Recommendation>& all, const std::string& wanted) {
+  const std::vector<std::string> parts = split(wanted, ',');
+  std::vector<const Recommendation*> by_parts, by_text;
+  for (const Recommendation& r : all) {
+    if (r.workload == wanted) return r;
+    const std::vector<std::string> own = split(r.workload, ',');
+    if (std::all_of(parts.begin(), parts.end(),
+                    [&](const std::string& p) { return std::find(own.begin(), own.end(), p) != own.end(); }))
+      by_parts.push_back(&r);
+    if (r.workload.find(wanted) != std::string::npos) by_text.push_back(&r);
+  }
+  const auto& found = by_parts.empty() ? by_text : by_parts;
+  if (found.size() == 1) return *found.front();
+  std::string labels;
+  for (const Recommendation& r : all) labels += (labels.empty() ? "\"" : ", \"") + r.workload + "\"";
+  throw fsdp::ConfigError(
+      fmt::format("[--for] \"{}\" names {} of the workloads {}; give one of them, or a part that only it has", wanted,
+                  found.empty() ? "none" : "several", labels));
 }
 
 }  // namespace harness

@@ -41,6 +41,10 @@ struct Recommendation {
   std::string confidence_why;
 };
 
+// Of several recommendations those that `wanted` names: by their label, by parts of it ("world 4"), or by a piece of
+// its text. Throws fsdp::ConfigError, with the labels, when it names none or several.
+const Recommendation& recommendation_for(const std::vector<Recommendation>& all, const std::string& wanted);
+
 std::vector<Recommendation> recommend(const std::vector<CaseRecord>& cases, const RecommendOptions& options);
 // Among these cases only (indices, at least one), which the caller holds to be choices for one job.
 Recommendation recommend_among(const std::vector<CaseRecord>& cases, const std::vector<std::size_t>& members,

@@ -173,6 +173,35 @@ fsdp::UnitOptions root_options(const Policy& policy) {
 
 std::string torch_dtype(fsdp::Dtype d) { return d == fsdp::Dtype::kBFloat16 ? "torch.bfloat16" : "torch.float32"; }
 
+namespace {
+
+// transformers 4.x to 5.13: embed_out; from 5.14: lm_head. All other names of the families here have stayed
+// (4.51, 5.24).
+constexpr const char* kRenamed = "embed_out";
+
+bool names_renamed(const Policy& policy) {
+  const auto& units = policy.plan.units;
+  return std::any_of(units.begin(), units.end(), [&](const fsdp::UnitSpec& unit) {
+    const std::vector<std::string> names = module_names(policy, unit);
+    return std::find(names.begin(), names.end(), kRenamed) != names.end();
+  });
+}
+
+}  // namespace
+
+std::string name_finder(const Policy& policy) {
+  if (!names_renamed(policy)) return "";
+  return "def module_of(model, name):\n"
+         "    \"\"\"By its name; the head, which transformers calls lm_head since 5.14, by what it is.\"\"\"\n"
+         "    if name == \"embed_out\" and not hasattr(model, name):\n"
+         "        return model.get_output_embeddings()\n"
+         "    return model.get_submodule(name)\n\n\n";
+}
+
+std::string get_module(const Policy& policy) {
+  return names_renamed(policy) ? "module_of(model, name)" : "model.get_submodule(name)";
+}
+
 std::string header(const Policy& policy, const std::string& what, const std::vector<std::string>& notes) {
   const CaseSettings& c = policy.settings;
   const std::string of_model = model_name(c.model) + (c.set.empty() ? "" : " (" + c.set + ")");

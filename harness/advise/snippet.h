@@ -44,6 +44,10 @@ std::string header(const Policy& policy, const std::string& what, const std::vec
 // Options of the units: the root's, or the defaults where there is no root unit.
 fsdp::UnitOptions root_options(const Policy& policy);
 std::string torch_dtype(fsdp::Dtype d);
+// A function module_of(model, name) for names that differ between versions of transformers, before the policy itself;
+// empty where all names of the units hold in each. `get_module` is the expression for the module of `name` then.
+std::string name_finder(const Policy& policy);
+std::string get_module(const Policy& policy);
 // Lines that put the blocks under activation checkpointing; empty without.
 std::vector<std::string> checkpoint_lines(const Policy& policy);
 

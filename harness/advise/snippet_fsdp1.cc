@@ -76,14 +76,14 @@ std::string fsdp1_snippet(const Policy& p) {
   out +=
       fmt::format("from torch.distributed.fsdp import BackwardPrefetch, FullyShardedDataParallel, {}ShardingStrategy\n",
                   any_mixed ? "MixedPrecision, " : "");
-  out += "from torch.distributed.fsdp.wrap import CustomPolicy\n\n\n";
+  out += "from torch.distributed.fsdp.wrap import CustomPolicy\n\n\n" + name_finder(p);
   out += fmt::format("def wrap_model(model, device_id=None{}):\n", group > 0 ? ", device_type=\"cuda\"" : "");
   out += "    \"\"\"Returns the wrapped model; after init_process_group, before the optimizer is made.\"\"\"\n";
   for (const std::string& l : checkpoint) out += "    " + l + "\n";
   out += "    units = [  # in the order of execution\n";
   for (const std::string& l : list_units(units)) out += "        " + l + "\n";
   out += "    ]\n";
-  out += "    options = {model.get_submodule(name): extra for (name,), extra in units}\n";
+  out += "    options = {" + get_module(p) + ": extra for (name,), extra in units}\n";
   if (group > 0)
     out += fmt::format(
         "    world = torch.distributed.get_world_size()\n"

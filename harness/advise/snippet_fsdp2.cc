@@ -78,7 +78,7 @@ int backward_depth(const CaseSettings& c) {
 
 std::vector<std::string> prefetch_lines(const Policy& p) {
   const int forward = p.settings.forward_prefetch, backward = backward_depth(p.settings);
-  std::vector<std::string> lines = {"order = [model.get_submodule(names[0]) for names, _ in units]"};
+  std::vector<std::string> lines = {"order = [" + get_module(p) + " for (name, *_), _ in units]"};
   if (forward > 0 && root_unit(p.plan) != nullptr)
     lines.push_back(fmt::format("model.set_modules_to_forward_prefetch(order[:{}])", forward));
   lines.push_back("for i, module in enumerate(order):");
@@ -123,7 +123,7 @@ std::string fsdp2_snippet(const Policy& p) {
   out += "from torch.distributed.device_mesh import init_device_mesh\n";
   out +=
       fmt::format("from torch.distributed.fsdp import {}fully_shard\n\n\n", any_mixed ? "MixedPrecisionPolicy, " : "");
-  out += "def apply_policy(model, device_type=\"cuda\"):\n";
+  out += name_finder(p) + "def apply_policy(model, device_type=\"cuda\"):\n";
   out += "    \"\"\"Shards the model in place; after init_process_group, before the optimizer is made.\"\"\"\n";
   out += indented(checkpoint) + indented(mesh_lines(p));
   if (!units.empty()) {
@@ -131,7 +131,7 @@ std::string fsdp2_snippet(const Policy& p) {
     out += indented(list_units(units), "        ");
     out += "    ]\n";
     out += "    for names, options in reversed(units):  # inner modules before those that hold them\n";
-    out += "        modules = [model.get_submodule(name) for name in names]\n";
+    out += "        modules = [" + get_module(p) + " for name in names]\n";
     out += "        fully_shard(modules if len(modules) > 1 else modules[0], **options)\n";
   }
   out += "    " + root_call(p) + "\n";

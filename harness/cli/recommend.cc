@@ -12,6 +12,7 @@
 #include "harness/cli/commands.h"
 #include "harness/store/store.h"
 #include "harness/sweep/quantities.h"
+#include "harness/sweep/text.h"
 
 namespace harness::cli {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 constexpr std::size_t kFindingsShown = 5;
 
 struct RecommendFlags {
-  std::string directory, memory, margin = "5%", format = "fsdp2";
+  std::string directory, memory, margin = "5%", format = "fsdp2", workload;
 };
 
 // The whole output is Python: what was found is in comments, the policy below them.
@@ -41,6 +42,21 @@ void print_findings(const SweepRecord& sweep, const std::vector<CaseRecord>& cas
                         name_of(findings[i].confidence));
   if (findings.size() > n) text += fmt::format("and {} more findings in the report\n", findings.size() - n);
   if (!text.empty()) std::cout << fsdp::python_comment("What else the sweep shows:\n" + text);
+}
+
+// A file of Python holds one policy: of two functions of one name the second would win without a word.
+void check_one_policy(const std::vector<Recommendation>& all, const std::string& directory) {
+  std::string workloads;
+  int policies = 0;
+  for (const Recommendation& r : all) {
+    if (!r.best) continue;
+    ++policies;
+    workloads += (workloads.empty() ? "" : ", or ") + shell_quoted(r.workload);
+  }
+  if (policies > 1)
+    throw fsdp::ConfigError(fmt::format(
+        "[{}] holds {} workloads, and a policy is for one; give --for {} (or --format json, which holds them all)",
+        directory, policies, workloads));
 }
 
 void recommend_command(const RecommendFlags& flags) {
@@ -67,7 +83,9 @@ void recommend_command(const RecommendFlags& flags) {
   const std::vector<CaseRecord> cases = store.read_cases();
   if (cases.empty())
     throw fsdp::ConfigError(fmt::format("[{}] holds no case yet; run the sweep first", flags.directory));
-  const std::vector<Recommendation> all = recommend(cases, options);
+  std::vector<Recommendation> all = recommend(cases, options);
+  if (!flags.workload.empty()) all = {recommendation_for(all, flags.workload)};
+  if (flags.format != "json") check_one_policy(all, flags.directory);
   if (flags.format == "json") {
     std::cout << recommendations_json(all, cases);
   } else {
@@ -88,6 +106,11 @@ void add_recommend(CLI::App& app) {
   command->add_option("--memory", flags->memory, "memory per rank that it must fit (default: the cases' memory_budget)")
       ->type_name("BYTES");
   command->add_option("--margin", flags->margin, "of that memory, to be left free (default 5%)")->type_name("PCT");
+  command
+      ->add_option(
+          "--for", flags->workload,
+          "the workload whose policy is wanted, where DIR holds several: its label, or a part of it that no other has")
+      ->type_name("WORKLOAD");
   command->add_option("--format", flags->format, "fsdp2 or fsdp1: Python to paste; json (default fsdp2)")
       ->type_name("fsdp2|fsdp1|json");
   command->footer(
@@ -95,7 +118,8 @@ void add_recommend(CLI::App& app) {
       "Ends with 1 when nothing fits.\n\n"
       "Examples:\n"
       "  shardscope recommend out/quickstart > policy.py\n"
-      "  shardscope recommend out/quickstart --memory 300MiB --format json");
+      "  shardscope recommend out/quickstart --memory 300MiB --format json\n"
+      "  shardscope recommend out/worlds --for \"world 8\" > policy.py");
   command->callback([flags] { recommend_command(*flags); });
 }
 

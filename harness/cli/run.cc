@@ -25,7 +25,9 @@ struct RunFlags {
 
 void run(const RunFlags& flags) {
   CaseSettings settings = flags.settings.settings();
-  const auto place = launched_place();
+  const bool predicts = settings.device == "virtual";
+  if (predicts && predicts_beside_the_first()) return;
+  const auto place = predicts ? std::nullopt : launched_place();
   if (place && !flags.settings.given("world")) settings.world = place->world;
   check_case(settings);
   if (!place) check_ranks_on_this_machine(settings);

@@ -137,13 +137,20 @@ SweepCase only_case(const SweepSpec& spec, const RankPlace& place) {
   return cases.front();
 }
 
+bool only_predicts(const SweepSpec& spec) {
+  const std::vector<SweepCase> cases = all_cases(spec);
+  return std::all_of(cases.begin(), cases.end(), [](const SweepCase& c) { return c.settings.device == "virtual"; });
+}
+
 void sweep(const SweepFlags& flags) {
   const Launcher launcher = parse_launcher(flags.launcher);
   const SweepSpec spec = read_spec(flags.spec);
   if (flags.dry_run) return dry_run(spec);
   if (flags.directory.empty())
     throw fsdp::ConfigError("[-o] is missing; give a directory for the results, for instance -o out/first");
-  const auto place = launched_place();
+  const bool predicts = only_predicts(spec);
+  if (predicts && predicts_beside_the_first()) return;
+  const auto place = predicts ? std::nullopt : launched_place();
   const std::atomic<bool>& stop = catch_interrupts();
   if (place) {
     const SweepCase c = only_case(spec, *place);

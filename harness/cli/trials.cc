@@ -132,4 +132,13 @@ std::optional<RankPlace> launched_place() {
   return place && place->world > 1 ? place : std::nullopt;
 }
 
+bool predicts_beside_the_first() {
+  try {
+    const auto place = launched_place();
+    return place && place->rank > 0;
+  } catch (const fsdp::ConfigError&) {  // incomplete: nobody launched this process
+    return false;
+  }
+}
+
 }  // namespace harness::cli

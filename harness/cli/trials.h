@@ -22,6 +22,9 @@ void write_trace(const std::string& path, const CaseRecord& r, bool follow = tru
 // Where this process stands among ranks that a launcher has started; std::nullopt when it is alone, or one of one.
 // Throws fsdp::ConfigError.
 std::optional<RankPlace> launched_place();
+// Of a command that only predicts, which starts no rank and asks for no launcher's word: true in the processes of a
+// launch beside its first, which have nothing to add.
+bool predicts_beside_the_first();
 // Rank 0 of them: trials with the ranks that join.
 RunCase joined_trials(const RankPlace& place);
 // Another rank: takes part in the trial that rank 0 leads, prints nothing on standard output, and ends as rank 0 says.

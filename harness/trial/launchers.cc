@@ -47,7 +47,14 @@ std::string value(const EnvironmentMap& e, const std::string& name) { return has
 
 int port_of(const std::string& job) { return kFirstPort + static_cast<int>(text_hash(job) % kPorts); }
 
+// One process is no launch, whoever wrote RANK and WORLD_SIZE (a pod of a Kubeflow PyTorchJob, for instance).
+bool alone(const EnvironmentMap& e) { return !has(e, "TORCHELASTIC_RUN_ID") && value(e, "WORLD_SIZE") == "1"; }
+
 RankPlace torchrun_place(const EnvironmentMap& e) {
+  if (!has(e, "TORCHELASTIC_RUN_ID") && !has(e, "LOCAL_RANK"))
+    throw fsdp::ConfigError(
+        "[launch] RANK and WORLD_SIZE are set as torchrun sets them, and LOCAL_RANK is not; start shardscope with "
+        "torchrun, set LOCAL_RANK (0 where each host has one process), or unset RANK and WORLD_SIZE to run alone");
   require(e, "torchrun", {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"});
   RankPlace p{"torchrun", number(e, "torchrun", "RANK", 0), number(e, "torchrun", "WORLD_SIZE", 1),
               number(e, "torchrun", "LOCAL_RANK", 0)};
@@ -122,7 +129,8 @@ std::string first_host(const std::string& node_list) {
 
 std::optional<RankPlace> rank_place(const EnvironmentMap& e) {
   std::optional<RankPlace> p;
-  if (has(e, "RANK") || has(e, "TORCHELASTIC_RUN_ID")) {
+  if ((has(e, "RANK") && (has(e, "WORLD_SIZE") || has(e, "LOCAL_RANK"))) || has(e, "TORCHELASTIC_RUN_ID")) {
+    if (alone(e)) return std::nullopt;
     p = torchrun_place(e);
   } else if (has(e, "OMPI_COMM_WORLD_RANK") || has(e, "OMPI_COMM_WORLD_SIZE") ||
              (has(e, "PMI_RANK") && has(e, "PMI_SIZE"))) {

@@ -25,7 +25,7 @@ struct RankPlace {
 
 // The place that a launcher has written into the environment; std::nullopt when no launcher started this process as one
 // of several ranks. In this order:
-//   torchrun  RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT [LOCAL_WORLD_SIZE]
+//   torchrun  RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT [LOCAL_WORLD_SIZE]; RANK alone or a world of 1: no
 //   mpi       OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_RANK}, or PMI_RANK, PMI_SIZE [MPI_LOCALRANKID]
 //   slurm     SLURM_STEP_ID with SLURM_PROCID, SLURM_NTASKS or SLURM_STEP_NUM_TASKS, SLURM_LOCALID: a job step. The
 //             variables of a job alone (a batch script, salloc) are no place: the script is not a rank.

@@ -56,6 +56,17 @@ class Config {
     for (const std::string& w : words) allowed += (allowed.empty() ? "" : ", ") + w;
     fail(key, "is not supported; supported: " + allowed, *find(key));
   }
+  // Like must_be, for an activation: one of `same`, which are what the models here compute, or of `near`, which are the
+  // same function but for how it is approximated. Returns the word of `near`, else "".
+  std::string activation(const char* key, const std::vector<std::string>& same,
+                         const std::vector<std::string>& near) const {
+    const std::string have = word(key, same.front());
+    if (std::find(near.begin(), near.end(), have) != near.end()) return "+" + have;
+    std::vector<std::string> all = same;
+    all.insert(all.end(), near.begin(), near.end());
+    must_be(key, all);
+    return "";
+  }
   // Null counts as absent.
   const json* find(const char* key) const {
     const auto at = document_.find(key);
@@ -82,6 +93,12 @@ void read_rope(const Config& c, const char* theta, ModelSettings& m) {
   if (c.find("rope_scaling") != nullptr) m.ignored += "+rope_scaling";
 }
 
+// transformers' names of one function each: ACT2FN of its activations.
+const std::vector<std::string> kSilu = {"silu", "swish"};
+const std::vector<std::string> kGelu = {"gelu", "gelu_python"};
+const std::vector<std::string> kGeluByTanh = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate",
+                                              "gelu_python_tanh"};
+
 ModelSettings llama(const Config& c, const char* family) {
   ModelSettings m;
   m.family = family;
@@ -92,7 +109,7 @@ ModelSettings llama(const Config& c, const char* family) {
   if (m.head_dim * m.heads == m.dim) m.head_dim = 0;
   m.tied = c.flag("tie_word_embeddings", false);
   m.norm_eps = c.number("rms_norm_eps", 1e-6);
-  c.must_be("hidden_act", std::vector<std::string>{"silu"});
+  c.must_be("hidden_act", kSilu);
   if (m.family != "qwen2") c.must_be("attention_bias", false);
   c.must_be("mlp_bias", false);
   read_rope(c, "rope_theta", m);
@@ -115,7 +132,7 @@ ModelSettings gpt_neox(const Config& c) {
   m.norm_eps = c.number("layer_norm_eps", 1e-5);
   m.rotary_pct = c.number("rotary_pct", 0.25);
   m.parallel_residual = c.flag("use_parallel_residual", true);
-  c.must_be("hidden_act", std::vector<std::string>{"gelu"});
+  m.ignored += c.activation("hidden_act", kGelu, kGeluByTanh);
   c.must_be("attention_bias", true);
   read_rope(c, c.find("rotary_emb_base") != nullptr ? "rotary_emb_base" : "rope_theta", m);
   return m;
@@ -129,7 +146,7 @@ ModelSettings gpt2(const Config& c) {
   m.vocab = c.whole("vocab_size"), m.positions = m.seq = c.whole("n_positions");
   m.tied = c.flag("tie_word_embeddings", true);
   m.norm_eps = c.number("layer_norm_epsilon", 1e-5);
-  c.must_be("activation_function", std::vector<std::string>{"gelu_new", "gelu_pytorch_tanh"});
+  m.ignored += c.activation("activation_function", kGeluByTanh, kGelu);
   c.must_be("scale_attn_weights", true);
   c.must_be("scale_attn_by_inverse_layer_idx", false);
   c.must_be("add_cross_attention", false);
@@ -148,8 +165,10 @@ ModelSettings t5(const Config& c) {
   m.norm_eps = c.number("layer_norm_epsilon", 1e-6);
   m.relative_buckets = c.whole("relative_attention_num_buckets", 32);
   m.relative_span = c.whole("relative_attention_max_distance", 128);
-  c.must_be("feed_forward_proj", std::vector<std::string>{"relu", "gated-gelu"});
-  m.gated = c.word("feed_forward_proj", "relu") == "gated-gelu";
+  std::vector<std::string> forms = {"relu", "gated-gelu"};  // "gated-gelu" is by tanh there
+  for (const std::string& name : kGeluByTanh) forms.push_back("gated-" + name);
+  c.must_be("feed_forward_proj", forms);
+  m.gated = c.word("feed_forward_proj", "relu") != "relu";
   return m;
 }
 
@@ -157,6 +176,9 @@ struct Architecture {
   const char* name;
   ModelSettings (*read)(const Config& c);
 };
+// The same models under the names that older and sister configurations give them.
+constexpr Architecture kAliases[] = {
+    {"LLaMAForCausalLM", plain_llama}, {"T5WithLMHeadModel", t5}, {"MT5ForConditionalGeneration", t5}};
 constexpr Architecture kArchitectures[] = {
     {"LlamaForCausalLM", plain_llama},  {"MistralForCausalLM", mistral},  {"Qwen2ForCausalLM", qwen2},
     {"Qwen3ForCausalLM", qwen3},        {"GPTNeoXForCausalLM", gpt_neox}, {"GPT2LMHeadModel", gpt2},
@@ -169,10 +191,33 @@ std::string joined(const std::vector<std::string>& names) {
   return out;
 }
 
+// Python writes NaN, Infinity and -Infinity into JSON, and reads them there: null, so that the rest can be read.
+std::string without_bare_words(const std::string& text) {
+  static const std::string kWords[] = {"-Infinity", "Infinity", "NaN"};
+  std::string out;
+  bool quoted = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string* word = quoted ? nullptr : std::find_if(std::begin(kWords), std::end(kWords), [&](const auto& w) {
+      return text.compare(at, w.size(), w) == 0;
+    });
+    if (word != nullptr && word != std::end(kWords)) {
+      out += "null";
+      at += word->size();
+      continue;
+    }
+    if (quoted && text[at] == '\\' && at + 1 < text.size())
+      out += text[at++];  // what is escaped ends no string
+    else if (text[at] == '"')
+      quoted = !quoted;
+    out += text[at++];
+  }
+  return out;
+}
+
 json parse_document(const std::string& text, const std::string& path) {
   json document;
   try {
-    document = json::parse(text);
+    document = json::parse(without_bare_words(text));
   } catch (const json::exception& e) {
     const std::string what = e.what();  // "[json.exception.parse_error.101] parse error at line ..."
     throw ConfigError("[model] " + path + " is not JSON: " + what.substr(what.find("] ") + 2) +
@@ -189,6 +234,8 @@ const Architecture& architecture_of(const json& document, const std::string& pat
     throw ConfigError("[model] " + path + ": key architectures is missing; it is a list with one of " + supported);
   const auto name = named->front().get<std::string>();
   for (const Architecture& a : kArchitectures)
+    if (name == a.name) return a;
+  for (const Architecture& a : kAliases)
     if (name == a.name) return a;
   throw ConfigError("[model] " + path + ": key architectures names " + name +
                     ", which is not supported; supported: " + supported);

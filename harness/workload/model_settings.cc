@@ -130,9 +130,23 @@ void check_sequence(const ModelSettings& m, std::int64_t seq) {
 }
 
 std::vector<std::string> model_notes(const ModelSettings& m) {
-  if (m.ignored.empty()) return {};
-  return {"the model's " + m.ignored +
-          " is not applied: every position attends to all before it, at plain frequencies"};
+  std::vector<std::string> notes;
+  std::string positions;
+  for (std::size_t from = 0; from < m.ignored.size();) {
+    const std::size_t end = std::min(m.ignored.find('+', from), m.ignored.size());
+    const std::string what = m.ignored.substr(from, end - from);
+    from = end + 1;
+    if (what.starts_with("gelu"))
+      notes.push_back("the model's activation " + what +
+                      " is computed by the other of gelu's two forms: sizes and times are the same, values differ by "
+                      "less than 0.001");
+    else
+      positions += (positions.empty() ? "" : "+") + what;
+  }
+  if (!positions.empty())
+    notes.push_back("the model's " + positions +
+                    " is not applied: every position attends to all before it, at plain frequencies");
+  return notes;
 }
 
 }  // namespace harness

@@ -45,14 +45,14 @@ function partitionTable(c) {
 }
 function topTable(c) {
   if (!c.top.length) return null;
-  return h('table', { class: 'slim' }, h('caption', {}, 'Largest parts that are not compute'), h('tbody', {}, c.top.map(([cls, unit, pass, , ns]) => h('tr', {},
+  return h('table', { class: 'slim parts' }, h('caption', {}, 'Largest parts that are not compute'), h('tbody', {}, c.top.map(([cls, unit, pass, , ns]) => h('tr', {},
     h('th', { scope: 'row' }, h('i', { class: 'swatch', style: 'background:' + classes[cls].colour }), classes[cls].label),
     h('td', { dir: 'auto', class: 'name' }, [unitName(c, unit), cls < 2 || cls > 3 ? passes[pass] : ''].filter(Boolean).join(', ')), h('td', { class: 'number' }, duration(ns))))));
 }
 function rankTable(c) {
   if (!c.ranks.length) return null;
   return h('details', { open: c.ranks.length <= 4 }, h('summary', {}, plural(c.ranks.length, 'rank', 'ranks')), h('div', { class: 'scroll' }, h('table', { class: 'slim' },
-    h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'rank'), h('th', { scope: 'col', class: 'number' }, 'traced step'), h('th', { scope: 'col', class: 'number' }, 'peak'), h('th', { scope: 'col' }, 'at'))),
+    h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'rank'), h('th', { scope: 'col', class: 'number' }, 'traced step, median'), h('th', { scope: 'col', class: 'number' }, 'peak'), h('th', { scope: 'col' }, 'at'))),
     h('tbody', {}, c.ranks.map(([rank, peak, cause, step]) => h('tr', {}, h('th', { scope: 'row' }, rank), h('td', { class: 'number' }, duration(step)), h('td', { class: 'number' }, bytes(peak)), h('td', { dir: 'auto', class: 'name' }, cause ?? c.peak_cause)))))));
 }
 function warningsOf(c) {

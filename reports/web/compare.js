@@ -31,6 +31,7 @@ const heading = (id, text, ...more) => h('div', { class: 'section-head' }, h('h2
 const badge = (v, count) => h('span', { class: 'badge ' + verdicts[v][1], title: verdicts[v][2] }, verdicts[v][0], known(count) && h('b', {}, ' ' + count));
 
 function answer() {
+  if (data.numerics) return data.numerics + '.';
   if (data.unlike.length) return 'These two cannot be compared: they differ in what must be equal. No number is given.';
   const counts = {};
   for (const c of data.cases) counts[verdictOf(c)] = (counts[verdictOf(c)] || 0) + 1;
@@ -48,7 +49,7 @@ function renderHead() {
   for (const c of data.cases) counts[verdictOf(c)] = (counts[verdictOf(c)] || 0) + 1;
   put(byId('marks'), ...Object.keys(verdicts).filter((k) => counts[k]).map((k) => badge(k, counts[k])),
     known(data.gate) && h('span', { class: 'badge ' + (data.gate_failed || data.gate_undecided ? 'status-oom' : 'status-ok') }, 'gate of ' + percent(data.gate) + ' ' + data.gate_text));
-  put(byId('verdict'), h('p', { class: 'lead', dir: 'auto' }, h('b', {}, answer())), data.notes.map((n) => h('p', { class: 'muted', dir: 'auto' }, n)));
+  put(byId('verdict'), h('p', { class: 'lead', dir: 'auto' }, h('b', {}, answer())), [...data.statuses, ...data.notes].map((n) => h('p', { class: 'muted', dir: 'auto' }, n)));
 }
 function fieldTable(rows) {
   return h('div', { class: 'scroll' }, h('table', {}, h('thead', {}, h('tr', {}, ['field', 'A', 'B'].map((t) => h('th', { scope: 'col' }, t)))),

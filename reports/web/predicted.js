@@ -4,7 +4,7 @@ const envOf = (sw, c, name) => { const own = sw.environments[c.environment] || {
 function expectedErrors() {
   const found = new Map();
   for (const sw of report.sweeps) {
-    for (const c of sw.cases.filter((k) => k.predicted)) {
+    for (const c of sw.cases.filter((k) => k.predicted && known(k.step_ns))) {
       const hardware = envOf(sw, c, 'predicted_hardware') || 'unnamed hardware', error = envOf(sw, c, 'predicted_error_median');
       const text = hardware + ': ' + (error === undefined ? 'nobody has compared its predictions with measurements; take them for the order of cases, not for times'
         : 'expected error ' + percent(Number(error)) + ' in the median (' + (envOf(sw, c, 'predicted_error_source') || 'source not given') + ')') +

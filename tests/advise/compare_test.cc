@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <sstream>
+
 #include "fsdp/core/errors.h"
 #include "harness/sweep/settings.h"
 
@@ -66,6 +69,75 @@ TEST(Compare, AGateFailsOnASureSlowdownBeyondItAndOnACaseThatNoLongerRuns) {
   EXPECT_EQ(lost.cases.at(0).note, "ok against oom");
 }
 
+CaseRecord with_losses(Choice choice, Nanos step, double factor, double norm_factor) {
+  CaseRecord r = made(choice, step);
+  for (int i = 0; i < 5; ++i) r.losses.push_back((6.0 - 0.1 * i) * factor), r.grad_norms.push_back(1.5 * norm_factor);
+  return r;
+}
+
+TEST(Compare, RunsThatDidNotComputeTheSameSayThatFirstAndEndAsUnlikeOnes) {
+  const Side a = side("a", {with_losses({}, 1'000'000, 1, 1)});
+  const Comparison c = compare(a, side("b", {with_losses({}, 1'100'000, 1.07, 2)}), {});
+  EXPECT_TRUE(c.negative());
+  EXPECT_EQ(c.numerics_differ, 1u);
+  const std::string text = comparison_text(c, a, side("b", {with_losses({}, 1'100'000, 1.07, 2)}), {});
+  EXPECT_LT(text.find("NUMBERS DIFFER in 1 of 1 cases"), text.find("slower"));
+  EXPECT_THAT(text, HasSubstr("loss differs by 6.5 %"));
+  const Comparison norms = compare(a, side("b", {with_losses({}, 1'000'000, 1, 2)}), {});
+  EXPECT_TRUE(norms.negative());
+  EXPECT_THAT(numerics_text(norms), HasSubstr("gradient norm differs by 50 % at step 0: 1.5 against 3"));
+  CaseRecord broken = with_losses({}, 1'000'000, 1, 1);
+  broken.losses[3] = std::nan("");
+  EXPECT_THAT(numerics_text(compare(a, side("b", {broken}), {})),
+              HasSubstr("loss differs in being a number at step 3"));
+}
+
+TEST(Compare, RoundingIsNoDifferenceAndArmsThatComputeSomethingElseGetANote) {
+  const Side a = side("a", {with_losses({}, 1'000'000, 1, 1)});
+  EXPECT_FALSE(compare(a, side("b", {with_losses({}, 1'000'000, 1 + 1e-5, 1 + 1e-4)}), {}).negative());
+  const Choice half = {{"param_dtype", "bf16"}};
+  EXPECT_FALSE(compare(side("a", {with_losses(half, 1'000'000, 1, 1)}),
+                       side("b", {with_losses(half, 1'000'000, 1.01, 1.05)}), {})
+                   .negative());
+  CompareOptions options;
+  options.allow = {"seed"};
+  const Comparison arms = compare(a, side("b", {with_losses({{"seed", "1"}}, 1'000'000, 1.07, 2)}), options);
+  EXPECT_FALSE(arms.negative());
+  EXPECT_THAT(arms.notes, testing::Contains(HasSubstr("losses differ, as they may where seed does")));
+  CaseRecord both = with_losses({}, 1'000'000, 1, 1);
+  both.losses[1] = std::nan("");
+  EXPECT_FALSE(compare(side("a", {both}), side("b", {both}), {}).negative());
+}
+
+TEST(Compare, ChangesOfStatusStandFirstCountedAndNoLineIsWide) {
+  std::vector<CaseRecord> before, after;
+  for (int i = 0; i < 144; ++i) {
+    const Choice choice = {{"seed", std::to_string(i)},
+                           {"set", "layers=8,dim=256,heads=8,kv_heads=8,ffn=688,vocab=4096"},
+                           {"wrap", "class:LlamaDecoderLayer,Embedding,Linear"},
+                           {"backward_prefetch", "pre"}};
+    before.push_back(made(choice, 1'000'000)), after.push_back(made(choice, 1'000'000));
+    before.back().status = Status::kOom;
+    before.back().reason = "no room";
+  }
+  before.push_back(made({{"seed", "999"}}, 1'000'000)), after.push_back(made({{"seed", "999"}}, 1'000'000));
+  after.back().status = Status::kTimeout;
+  const Choice wide = {{"set", "layers=8,dim=256,heads=8,kv_heads=8,ffn=688,vocab=4096"},
+                       {"wrap", "class:LlamaDecoderLayer,Embedding,Linear"},
+                       {"reshard_after_forward", "false"}};
+  before.push_back(made(wide, 1'000'000)), after.push_back(made(wide, 1'000'000));
+  const Side a = side("out/before", before), b = side("out/after", after);
+  const std::string text = comparison_text(compare(a, b, {}), a, b, {});
+  const auto lost = text.find("1 case lost, measured in A and not in B (1 ok -> timeout): seed=999");
+  const auto rescued = text.find("144 cases rescued, measured in B and not in A (144 oom -> ok)");
+  EXPECT_NE(lost, std::string::npos) << text;
+  EXPECT_LT(lost, rescued) << text;
+  EXPECT_LT(rescued, text.find("1 same")) << text;
+  EXPECT_EQ(text.find("not compared"), std::string::npos);
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) EXPECT_LE(line.size(), 100u) << line;
+}
+
 TEST(Compare, AGateIsNotPassedWhereTooFewSamplesLookSlower) {
   CompareOptions options;
   options.gate = 0.03;
@@ -78,7 +150,7 @@ TEST(Compare, AGateIsNotPassedWhereTooFewSamplesLookSlower) {
   const auto [negative, text] = against(1'000'000, 1'500'000);
   EXPECT_TRUE(negative);
   EXPECT_THAT(text, HasSubstr("gate of 3.0 %: not decided: 1 case slower by more than that has fewer than six pairs or "
-                              "samples; give repeat: {min: 6}"));
+                              "samples;\n      give repeat: {min: 6}"));
   EXPECT_THAT(text, HasSubstr("GATE NOT DECIDED"));
   EXPECT_THAT(text, testing::Not(HasSubstr("passed")));
   EXPECT_THAT(against(1'500'000, 1'500'000).second, HasSubstr("not decided: 2 cases slower by more than that have"));

@@ -69,6 +69,33 @@ TEST_F(DecideTest, RecommendPrintsPythonAndTheFindingsInComments) {
   EXPECT_THAT(call({"recommend", dir_ + "/a", "--format", "fsdp1"}).out, HasSubstr("def wrap_model(model"));
 }
 
+// Of two functions of one name the second would win without a word.
+TEST_F(DecideTest, AFileOfPythonHoldsOnePolicy) {
+  const std::string dir = results("out", 1);
+  {
+    harness::Store store = harness::Store::open_for_writing(dir);
+    harness::CaseSettings s;
+    harness::apply_setting(s, "world", "8");
+    harness::CaseRecord r = store.read_cases().front();
+    r.id = harness::case_id(s);
+    r.settings = harness::all_settings(s);
+    store.write_case(r);
+  }
+  const Called refused = call({"recommend", dir});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_THAT(refused.err, testing::AllOf(HasSubstr("holds 2 workloads"), HasSubstr("--for 'llama, world 2, cpu'"),
+                                          HasSubstr("'llama, world 8, cpu'")));
+  for (const char* world : {"world 2", "world 8"}) {
+    const Called one = call({"recommend", dir, "--for", world});
+    EXPECT_EQ(one.code, 0) << one.err;
+    EXPECT_EQ(one.out.find("def apply_policy"), one.out.rfind("def apply_policy"));
+    EXPECT_THAT(one.out, HasSubstr(std::string("# llama, ") + world));
+  }
+  EXPECT_EQ(call({"recommend", dir, "--for", "world 16"}).code, 2);
+  EXPECT_EQ(json::parse(call({"recommend", dir, "--format", "json"}).out)["recommendations"].size(), 2u);
+}
+
 TEST_F(DecideTest, RecommendEndsWithOneWhenNothingFits) {
   const Called c = call({"recommend", results("a", 1), "--memory", "1MiB"});
   EXPECT_EQ(c.code, 1);

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "fsdp/core/errors.h"
+#include "harness/advise/effective_case.h"
 #include "harness/analysis/statistics.h"
 #include "tests/schedule/scripted_world.h"
 
@@ -86,6 +88,84 @@ TEST(Recommend, TheReasonNamesTheLatencyOfEachCollectiveAndTheMemoryPrice) {
   EXPECT_THAT(all, HasSubstr("communication-bound"));
   EXPECT_THAT(all, HasSubstr("5 collectives a step against 23: each costs its latency"));
   EXPECT_THAT(all, HasSubstr("the price is 2.86 MiB more memory"));
+}
+
+// K3: "compute -88.93 us more (70 % of what grew)": the share was of all compute, the amount of a part of it.
+TEST(Recommend, AmountAndShareAreOfOneQuantity) {
+  std::vector<CaseRecord> cases = {made({{"wrap", "block"}}, 10'000'000, 20'000'000),
+                                   made({{"wrap", "sublayer"}}, 12'000'000, 20'000'000)};
+  Partition fast{}, slow{};
+  fast[0] = 6'000'000, fast[1] = 4'000'000;                     // compute, overlapped
+  slow[0] = 5'900'000, slow[1] = 5'500'000, slow[7] = 600'000;  // host
+  cases[0].partition = fast, cases[1].partition = slow;
+  const auto all = recommend(cases, {});
+  ASSERT_EQ(all[0].runners_up.size(), 1u);
+  EXPECT_THAT(all[0].runners_up[0].why, HasSubstr("compute 1.40 ms more per step (70 % of what grew"));
+}
+
+TEST(Recommend, SettingsOfOneEffectiveCaseAreOneContender) {
+  std::vector<CaseRecord> cases;
+  for (const char* depth : {"0", "1", "2"})
+    for (const char* backward : {"none", "pre"})
+      cases.push_back(made({{"wrap", "root"}, {"forward_prefetch", depth}, {"backward_prefetch", backward}},
+                           10'000'000 + static_cast<Nanos>(cases.size()) * 1000, 20'000'000));
+  cases.push_back(made({{"wrap", "block"}}, 20'000'000, 20'000'000));
+  const auto all = recommend(cases, {});
+  ASSERT_EQ(all[0].runners_up.size(), 1u) << "five more are the best itself";
+  EXPECT_EQ(label_of(cases[all[0].runners_up[0].index]), "wrap=block");
+  ASSERT_EQ(all[0].warnings.size(), 1u);
+  EXPECT_THAT(all[0].warnings[0], testing::AllOf(HasSubstr("6 settings are one effective case"),
+                                                 HasSubstr("wrap=root, forward_prefetch=2, backward_prefetch=none")));
+}
+
+TEST(EffectiveCase, EqualWhereTheScheduleIsAndNowhereElse) {
+  const auto key = [](const std::vector<std::pair<std::string, std::string>>& choice) {
+    CaseSettings c;
+    for (const auto& [name, value] : choice) apply_setting(c, name, value);
+    return effective_key(c).value();
+  };
+  EXPECT_EQ(key({{"wrap", "block"}}), key({{"wrap", "class:LlamaDecoderLayer"}}));
+  EXPECT_EQ(key({{"wrap", "block"}}), key({{"wrap", "blocks:1"}}));
+  EXPECT_EQ(key({{"backward_prefetch", "pre"}}), key({{"backward_prefetch", "pre:1"}}));
+  EXPECT_EQ(key({{"max_inflight", "auto"}}), key({{"max_inflight", "2"}}));
+  EXPECT_EQ(key({{"strategy", "no_shard"}}), key({{"strategy", "no_shard"}, {"forward_prefetch", "4"}}));
+  EXPECT_EQ(key({{"step_timeout", "60s"}}), key({{"step_timeout", "61s"}}));
+  EXPECT_NE(key({{"wrap", "block"}}), key({{"wrap", "blocks:2"}}));
+  EXPECT_NE(key({{"backward_prefetch", "pre"}}), key({{"backward_prefetch", "none"}}));
+  EXPECT_NE(key({{"forward_prefetch", "1"}}), key({{"forward_prefetch", "2"}}));
+  EXPECT_NE(key({{"reshard_after_forward", "true"}}), key({{"reshard_after_forward", "false"}}));
+  EXPECT_NE(key({{"param_dtype", "bf16"}}), key({{"param_dtype", "fp32"}}));
+  EXPECT_NE(key({{"batch", "1"}}), key({{"batch", "2"}}));
+  EXPECT_NE(key({{"wire", "50us,1GB/s"}}), key({{"wire", "none"}}));
+  EXPECT_NE(key({{"accumulate", "2"}, {"accumulate_sync", "every"}}), key({{"accumulate", "2"}}));
+}
+
+TEST(Recommend, AShiftOfTheLevelLowersTheConfidence) {
+  std::vector<CaseRecord> cases = {made({{"wrap", "block"}}, 10'000'000, 20'000'000),
+                                   made({{"wrap", "sublayer"}}, 20'000'000, 20'000'000)};
+  cases[0].samples.clear();
+  for (int i = 0; i < 40; ++i) cases[0].samples.push_back((i < 24 ? 10'000'000 : 13'000'000) + i % 7 * 1000);
+  const auto all = recommend(cases, {});
+  EXPECT_EQ(all[0].confidence, Confidence::kLow);
+  EXPECT_THAT(all[0].confidence_why, HasSubstr("shift from one level to another"));
+}
+
+TEST(Recommend, AWorkloadIsNamedByItsLabelOrByAPartThatOnlyItHas) {
+  const std::vector<CaseRecord> cases = {made({{"world", "4"}}, 10'000'000, 20'000'000),
+                                         made({{"world", "40"}}, 10'000'000, 20'000'000)};
+  const auto all = recommend(cases, {});
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(&recommendation_for(all, "world 4"), &all[0]);
+  EXPECT_EQ(&recommendation_for(all, "world 40"), &all[1]);
+  EXPECT_EQ(&recommendation_for(all, all[1].workload), &all[1]);
+  EXPECT_EQ(&recommendation_for(all, "world 40, cpu"), &all[1]);
+  for (const char* bad : {"llama", "world 8", "cpu"}) try {
+      recommendation_for(all, bad);
+      ADD_FAILURE() << bad;
+    } catch (const fsdp::ConfigError& e) {
+      EXPECT_THAT(e.what(),
+                  testing::AllOf(HasSubstr("[--for]"), HasSubstr("world 4, cpu"), HasSubstr("world 40, cpu")));
+    }
 }
 
 TEST(Recommend, TheFastestThatFitsWithItsMarginWinsAndTheFasterOnesSayWhyNot) {

@@ -65,6 +65,10 @@ int main(int argc, char** argv) {
       {{"wrap", "block"}, {"set", "layers=4,tied=true"}},
       {{"wrap", "block"}, {"model", "gpt-neox"}},
       {{"wrap", "block"}, {"checkpoint", "block"}},
+      {{"wrap", "class:Linear"}, {"model", "gpt-neox"}},
+      {{"wrap", "size:60000"}, {"model", "gpt-neox"}},
+      {{"wrap", "sublayer"}, {"model", "gpt2"}},
+      {{"wrap", "class:T5Block,Embedding"}, {"model", "t5"}},
   };
   json all = json::array();
   for (const auto& settings : cases) {

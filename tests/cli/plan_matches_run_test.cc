@@ -8,6 +8,7 @@
 namespace {
 
 using cli_test::call;
+using cli_test::Called;
 using nlohmann::json;
 
 class PlanMatchesRun : public testing::TestWithParam<std::vector<std::string>> {};
@@ -56,6 +57,34 @@ TEST(Doctor, SaysThatThisMachineCanRun) {
   const cli_test::Called c = call({"doctor", "--json"}, {{"SHARDSCOPE_RANK", SHARDSCOPE_RANK_PROGRAM}});
   EXPECT_EQ(c.code, 0) << c.out;
   EXPECT_EQ(json::parse(c.out)["can_run"], true);
+}
+
+// case N10: a pod of a Kubeflow PyTorchJob has no LOCAL_RANK; a prediction starts no rank at all.
+TEST(Prediction, AsksNoLauncher) {
+  const std::vector<std::string> run = {"run",     "--device", "virtual", "--world",  "8",
+                                        "--steps", "1",        "--set",   "layers=1", "--json"};
+  const cli_test::Environment rank = {{"SHARDSCOPE_RANK", SHARDSCOPE_RANK_PROGRAM}};
+  const auto with = [&](cli_test::Environment more) {
+    more.insert(more.end(), rank.begin(), rank.end());
+    return call(run, more);
+  };
+  const std::string alone = with({}).out;
+  const cli_test::Environment incomplete[] = {
+      {{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "23456"}, {"WORLD_SIZE", "1"}, {"RANK", "0"}},
+      {{"WORLD_SIZE", "2"}, {"RANK", "0"}},
+      {{"WORLD_SIZE", "2"}, {"RANK", "1"}},
+      {{"OMPI_COMM_WORLD_SIZE", "4"}},
+      {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}},
+      {{"TORCHELASTIC_RUN_ID", "none"}}};
+  for (const auto& e : incomplete) {
+    const Called c = with(e);
+    EXPECT_EQ(c.code, 0) << e.front().first << ": " << c.err;
+    EXPECT_EQ(json::parse(c.out)["settings"]["world"], "8");
+    EXPECT_EQ(json::parse(c.out)["step_ns"], json::parse(alone)["step_ns"]);
+  }
+  const Called second = with({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}});
+  EXPECT_EQ(second.code, 0);
+  EXPECT_EQ(second.out + second.err, "");
 }
 
 }  // namespace

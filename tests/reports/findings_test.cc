@@ -105,6 +105,29 @@ TEST(Answers, ADefaultThatFailedOrIsMissingIsSaid) {
             std::string::npos);
 }
 
+// "block/pre/reshard=false" was called the default where the sweep does not offer reshard_after_forward auto.
+TEST(Answers, WhatDepartsFromTheDefaultIsNotCalledIt) {
+  auto in = granularity();
+  in.sweep.axes.push_back({"reshard_after_forward", {"true", "false"}});
+  const auto cases = in.cases;
+  in.cases.clear();
+  for (const char* value : {"true", "false"})
+    for (harness::CaseRecord c : cases) {
+      c.axes.emplace_back("reshard_after_forward", value);
+      c.settings.insert(c.settings.begin(), {"reshard_after_forward", value});
+      if (c.step_ns && std::string(value) == "true")
+        for (auto* ns : {&c.step_ns, &c.step_ci_low_ns, &c.step_ci_high_ns}) *ns = **ns * 2;
+      in.cases.push_back(c);
+    }
+  EXPECT_NE(plain(findings_of(in).wrap.sentence).find("; that is the default but for reshard after forward false;"),
+            std::string::npos)
+      << plain(findings_of(in).wrap.sentence);
+  in.cases[8].step_ns = in.cases[8].step_ci_high_ns = in.cases[8].step_ci_low_ns = 8 * handmade::kMs;  // no prefetch
+  EXPECT_NE(plain(findings_of(in).wrap.sentence).find("20 % less than the nearest to the default (block"),
+            std::string::npos)
+      << plain(findings_of(in).wrap.sentence);
+}
+
 TEST(Answers, AFasterCaseNearOutOfMemoryIsANoteAndNotTheAnswer) {
   auto in = granularity();
   in.cases[2].status = harness::Status::kNearOom;

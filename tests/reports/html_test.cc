@@ -114,6 +114,23 @@ TEST(PageText, PartitionsSumToTheirStep) {
   EXPECT_GT(traced, 20);
 }
 
+// A card that sums to 112 ms stood beside a table of ranks that said 174: two medians of two steps.
+TEST(PageText, TheTableOfRanksHasTheStepOfThePartition) {
+  auto in = handmade::granularity();
+  harness::CaseRecord& c = in.cases[3];
+  handmade::trace(c, {40, 20, 10, 10, 10, 0, 0, 12, 0, 10, 0});
+  c.partition_rank = 1;
+  for (int rank = 0; rank < 2; ++rank) {
+    harness::RankRecord r;
+    r.rank = rank;
+    r.step_ns = {174 * handmade::kMs, 112 * handmade::kMs};
+    c.ranks.push_back(r);
+  }
+  const json page = json::parse(data_of(report_html({in})));
+  EXPECT_EQ(page["sweeps"][0]["cases"][3]["traced_step_ns"], 112 * handmade::kMs);
+  EXPECT_EQ(page["sweeps"][0]["cases"][3]["ranks"][1][3], 112 * handmade::kMs);
+}
+
 TEST(HostileNames, AddNoElementToThePage) {
   const std::string friendly = report_html({input_of(40)}), hostile = report_html({input_of(40, true)});
   EXPECT_EQ(count(hostile, "<script"), count(friendly, "<script"));

@@ -46,8 +46,23 @@ TEST(RankPlace, AnIncompleteContractNamesWhatIsMissingAndNeverFallsBackToThisHos
   EnvironmentMap e = kTorchrun;
   e.erase("MASTER_ADDR");
   e.erase("LOCAL_RANK");
+  e["TORCHELASTIC_RUN_ID"] = "none";
   EXPECT_THAT(error_of(e), HasSubstr("torchrun started this process without LOCAL_RANK, MASTER_ADDR"));
   EXPECT_THAT(error_of({{"OMPI_COMM_WORLD_SIZE", "4"}}), HasSubstr("without OMPI_COMM_WORLD_RANK"));
+}
+
+// case N10: a pod of a Kubeflow PyTorchJob, and what else sets some of the names.
+TEST(RankPlace, OneProcessIsNoLaunch) {
+  const EnvironmentMap pod = {
+      {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "23456"}, {"WORLD_SIZE", "1"}, {"RANK", "0"}};
+  EXPECT_FALSE(rank_place(pod));
+  EXPECT_FALSE(rank_place({{"WORLD_SIZE", "8"}}));
+  EXPECT_FALSE(rank_place({{"RANK", "0"}}));
+  EXPECT_FALSE(rank_place({{"LOCAL_RANK", "0"}}));
+  EXPECT_FALSE(rank_place({{"MASTER_ADDR", "n0"}, {"MASTER_PORT", "29500"}}));
+  EnvironmentMap two = pod;
+  two["WORLD_SIZE"] = "2";
+  EXPECT_THAT(error_of(two), testing::AllOf(HasSubstr("LOCAL_RANK is not"), HasSubstr("unset RANK and WORLD_SIZE")));
 }
 
 TEST(RankPlace, RanksOfOneHostMeetThereWithoutBeingTold) {

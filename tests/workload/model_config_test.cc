@@ -99,6 +99,70 @@ TEST(ModelConfig, WhatIsNotAppliedIsSaid) {
   EXPECT_TRUE(model_notes(model_from_config(reference("llama").at("config").dump(), "c.json")).empty());
 }
 
+// case N13
+TEST(ModelConfig, NamesOfOneFunctionAreOne) {
+  const auto with = [](const char* name, const char* key, const char* act) {
+    json c = reference(name).at("config");
+    c[key] = act;
+    return model_from_config(c.dump(), name);
+  };
+  for (const char* act : {"gelu", "gelu_python", "gelu_fast", "gelu_new", "gelu_pytorch_tanh", "gelu_accurate"}) {
+    EXPECT_EQ(fields_of(with("gpt_neox", "hidden_act", act)), fields_of(with("gpt_neox", "hidden_act", "gelu"))) << act;
+    EXPECT_EQ(fields_of(with("gpt2", "activation_function", act)),
+              fields_of(with("gpt2", "activation_function", "gelu_new")))
+        << act;
+    const bool exact = std::string(act) == "gelu" || std::string(act) == "gelu_python";
+    EXPECT_EQ(model_notes(with("gpt_neox", "hidden_act", act)).empty(), exact) << act;
+    EXPECT_EQ(model_notes(with("gpt2", "activation_function", act)).empty(), !exact) << act;
+  }
+  EXPECT_THAT(model_notes(with("gpt_neox", "hidden_act", "gelu_fast")),
+              testing::ElementsAre(testing::AllOf(HasSubstr("gelu_fast"), HasSubstr("less than 0.001"))));
+  EXPECT_EQ(fields_of(with("llama", "hidden_act", "swish")), fields_of(with("llama", "hidden_act", "silu")));
+  EXPECT_TRUE(with("t5", "feed_forward_proj", "gated-gelu_new").gated);
+  for (const char* other : {"relu", "quick_gelu", "gelu_10", "silu"})
+    EXPECT_THROW(with("gpt_neox", "hidden_act", other), fsdp::ConfigError) << other;
+}
+
+TEST(ModelConfig, TheOfficialFileOfGptNeox20bIsRead) {
+  const std::string path = testing_support::test_data() + "/models/gpt_neox_20b_config.json";
+  EXPECT_EQ(describe_model(resolve_model(path, "")).numel(), 20'554'567'680);
+  EXPECT_EQ(describe_model(resolve_model("gpt-neox-20b", "")).numel(), 20'554'567'680);
+}
+
+TEST(ModelConfig, OtherNamesOfAnArchitecture) {
+  json c = reference("t5").at("config");
+  for (const char* name : {"T5WithLMHeadModel", "MT5ForConditionalGeneration"}) {
+    c["architectures"] = {name};
+    EXPECT_EQ(fields_of(model_from_config(c.dump(), name)),
+              fields_of(model_from_config(reference("t5").at("config").dump(), "t5")));
+  }
+  json l = reference("llama").at("config");
+  l["architectures"] = {"LLaMAForCausalLM"};
+  EXPECT_EQ(model_from_config(l.dump(), "l").family, "llama");
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    model_from_config(text, "config.json");
+  } catch (const fsdp::ConfigError& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(ModelConfig, WhatPythonWritesBesideJsonIsRead) {
+  for (const char* word : {"Infinity", "-Infinity", "NaN"})
+    EXPECT_THAT(
+        refusal(std::string(R"({"architectures": ["NemotronHForCausalLM"], "time_step_limit": [0.0, )") + word + "]}"),
+        testing::AllOf(HasSubstr("NemotronHForCausalLM, which is not supported"), HasSubstr("LlamaForCausalLM")));
+  json c = reference("llama").at("config");
+  c["note"] = "NaN \"Infinity\" stays";
+  std::string text = c.dump();
+  text.insert(1, "\"limit\": NaN, ");
+  EXPECT_EQ(model_from_config(text, "c").family, "llama");
+  EXPECT_THAT(refusal("{\"architectures\": Infinite}"), HasSubstr("is not JSON"));
+}
+
 TEST(ModelConfig, OnlyTheDefaultRopeTypeIsApplied) {
   json config = reference("llama").at("config");
   for (const json& type : {json(7), json("yarn")}) {
