@@ -7,15 +7,15 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <thread>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
+#include "fsdp/comm/gloo_store.h"
 #include "fsdp/comm/local_kernels.h"
 #include "fsdp/comm/local_memory.h"
-#include "fsdp/comm/rendezvous_store.h"
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
 #include "fsdp/core/seconds.h"
@@ -29,6 +29,7 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 constexpr Nanos kMillisecond = 1'000'000;
 constexpr Nanos kWatchInterval = 20 * kMillisecond;
+constexpr Nanos kAgreement = 1000 * kMillisecond;  // for others to say what they are in
 
 std::size_t bytes_of(Count count, Dtype dtype) { return static_cast<std::size_t>(count * size_of(dtype)); }
 std::byte* at_byte(void* p, std::size_t n) { return static_cast<std::byte*>(p) + n; }
@@ -77,7 +78,8 @@ int tag_of(const CollectiveCall* call, std::uint64_t number) {
 
 class GlooTransport final : public Transport {
  public:
-  GlooTransport(Rendezvous& rendezvous, const std::string& group, int rank, std::vector<int> members, Nanos timeout);
+  GlooTransport(Rendezvous& rendezvous, const std::string& group, int rank, std::vector<int> members, Nanos timeout,
+                Nanos connecting);
   ~GlooTransport() override;
 
   int rank() const override { return rank_; }
@@ -87,7 +89,7 @@ class GlooTransport final : public Transport {
   void* allocate(Bytes n) override { return memory_.allocate(n); }
   void release(void* p) noexcept override { memory_.release(p); }
   void check() override {
-    if (given_up()) throw CommError("[gloo] " + rendezvous_.get(key("gave up")));
+    if (const auto reason = gave_up_->value()) throw CommError("[gloo] " + *reason);
   }
   void abort(const std::string& reason) noexcept override;
 
@@ -106,10 +108,15 @@ class GlooTransport final : public Transport {
 
   template <class F>
   void guarded(const CollectiveCall* call, F work);
-  [[noreturn]] void fail(const CollectiveCall* call, const std::string& why);
+  [[noreturn]] void fail(const std::string& why);
+  [[noreturn]] void fail_to_connect(const std::string& why);
+  // Of the ranks that have not set `key`/RANK until the deadline: their names.
+  std::string missing(const std::string& what, Nanos deadline);
+  std::string compare_calls();
+  void say_where();
   std::string key(const std::string& name) const { return "gloo/" + group_ + "/" + name; }
+  std::string key_of(const std::string& name, int rank) const { return key(name + "/" + std::to_string(rank)); }
   std::string name(int rank) const { return "rank " + std::to_string(members_[static_cast<std::size_t>(rank)]); }
-  bool given_up() { return rendezvous_.has(key("gave up")); }
   void watch();
 
   Rendezvous& rendezvous_;
@@ -117,14 +124,17 @@ class GlooTransport final : public Transport {
   const int rank_;
   const std::vector<int> members_;
   const Nanos timeout_;
-  Nanos wait_timeout_ = 0;  // timeout_, longer while connecting
+  Nanos wait_timeout_;                             // of connecting, then timeout_
+  std::shared_ptr<const Awaited> gave_up_, late_;  // a rank that gave up, with its reason; a rank that waited too long
   ThreadMemory memory_;
   std::vector<std::byte> scratch_;
   std::unique_ptr<Gloo> gloo_;
   std::uint64_t calls_ = 0;
+  std::mutex where_mutex_;
+  std::string where_;  // the call that this rank is in; empty: none
   std::mutex pending_mutex_;
   std::vector<WorkPtr> pending_;
-  std::atomic<bool> in_call_{false}, stopped_by_peer_{false};
+  std::atomic<bool> stopped_by_peer_{false};
   WaitWord<WaitScope::kThreads> stop_;
   std::thread watcher_;
 };
@@ -136,27 +146,28 @@ std::shared_ptr<gloo::transport::Device> device_for(const std::string& host) {
 }
 
 GlooTransport::GlooTransport(Rendezvous& rendezvous, const std::string& group, int rank, std::vector<int> members,
-                             Nanos timeout)
-    : rendezvous_(rendezvous), group_(group), rank_(rank), members_(std::move(members)), timeout_(timeout) {
+                             Nanos timeout, Nanos connecting)
+    : rendezvous_(rendezvous),
+      group_(group),
+      rank_(rank),
+      members_(std::move(members)),
+      timeout_(timeout),
+      wait_timeout_(connecting),
+      gave_up_(rendezvous.await(key("gave up"))),
+      late_(rendezvous.await(key("late"))) {
   if (world() == 1) return;
-  // Ranks start apart from each other; a step's deadline is not the one for that.
-  wait_timeout_ = std::max(timeout, rendezvous.impl().options.timeout);
   auto options = Gloo::Options::create(milliseconds(wait_timeout_));
   options->threads = 1;
   try {
     options->devices.push_back(device_for(rendezvous.host()));
-    auto store = c10::make_intrusive<c10d::PrefixStore>(key("connect"), rendezvous.impl().store);
+    rendezvous.set(key_of("here", rank), "");
+    auto store = c10::make_intrusive<GlooStore>(rendezvous, key("connect") + "/", steady_now() + wait_timeout_);
     gloo_ = std::make_unique<Gloo>(std::move(store), rank, world(), options);
     everybodys(0, 0);  // nobody leaves while others still connect
   } catch (const std::exception& e) {
-    const std::string why = first_line(e.what());
-    const std::string text = "[gloo] " + name(rank) + " did not reach all " + std::to_string(world()) +
-                             " ranks of group '" + group + "': " + why +
-                             "; start every rank, and name the network in GLOO_SOCKET_IFNAME if there are several";
-    if (is_timeout(why)) throw TimeoutError(text);
-    throw CommError(text);
+    fail_to_connect(first_line(e.what()));
   }
-  wait_timeout_ = timeout;
+  wait_timeout_ = timeout_;
   watcher_ = std::thread([this] { watch(); });
 }
 
@@ -165,26 +176,28 @@ GlooTransport::~GlooTransport() {
   if (watcher_.joinable()) watcher_.join();
 }
 
-// Gloo cannot be told from outside that a peer gave up; its waits can be ended from another thread of this process.
+// Gloo cannot be told from outside that a peer gave up; its waits can be ended from another thread of this process. It
+// also tells a peer that asks, for want of somebody, that this rank is not the one.
 void GlooTransport::watch() {
   const auto stopped = [](std::uint32_t v) { return v != 0; };
   while (!stop_.wait(stopped, kWatchInterval)) {
-    if (!in_call_.load(std::memory_order_acquire)) continue;
-    try {
-      if (!given_up()) continue;
-    } catch (const std::exception&) {
-      continue;  // without a rendezvous the deadline still holds
-    }
+    if (late_->value()) say_where();
+    if (!gave_up_->value()) continue;
     stopped_by_peer_.store(true, std::memory_order_release);
     const std::lock_guard lock(pending_mutex_);
     for (const WorkPtr& w : pending_) w->abort();
   }
 }
 
+void GlooTransport::say_where() {
+  const std::lock_guard lock(where_mutex_);
+  if (!where_.empty()) rendezvous_.set(key_of("stuck", rank_), where_);
+}
+
 void GlooTransport::abort(const std::string& reason) noexcept {
   try {
-    rendezvous_.set_once(key("gave up"), name(rank_) + " gave up: " + reason);
-  } catch (const std::exception&) {  // the rendezvous is gone, and with it rank 0: peers see closed connections
+    rendezvous_.set(key("gave up"), name(rank_) + " gave up: " + reason);
+  } catch (const std::exception&) {  // no memory: peers have their deadline
   }
 }
 
@@ -205,8 +218,9 @@ void GlooTransport::send(int to, const void* p, std::size_t n, int tag) {
 }
 
 void GlooTransport::finish() {
+  const Nanos deadline = steady_now() + wait_timeout_;
   for (std::size_t i = 0; i < pending_.size(); ++i) {  // only this thread changes the list
-    if (stopped_by_peer_.load(std::memory_order_acquire) || !pending_[i]->wait(milliseconds(wait_timeout_))) {
+    if (stopped_by_peer_.load(std::memory_order_acquire) || !pending_[i]->wait(milliseconds(deadline - steady_now()))) {
       throw CommError("ended by a peer");
     }
   }
@@ -218,7 +232,11 @@ template <class F>
 void GlooTransport::guarded(const CollectiveCall* call, F work) {
   ++calls_;
   if (world() == 1) return work(0);
-  in_call_.store(true, std::memory_order_release);
+  const auto be_in = [this](std::string where) {
+    const std::lock_guard lock(where_mutex_);
+    where_ = std::move(where);
+  };
+  be_in(describe(call, calls_));
   try {
     work(tag_of(call, calls_));
   } catch (const std::exception& e) {
@@ -226,39 +244,67 @@ void GlooTransport::guarded(const CollectiveCall* call, F work) {
       const std::lock_guard lock(pending_mutex_);
       pending_.clear();
     }
-    in_call_.store(false, std::memory_order_release);
-    fail(call, first_line(e.what()));
+    fail(first_line(e.what()));
   }
-  in_call_.store(false, std::memory_order_release);
+  be_in("");
+}
+
+std::string GlooTransport::missing(const std::string& what, Nanos deadline) {
+  std::vector<std::shared_ptr<const Awaited>> all;
+  for (int r = 0; r < world(); ++r) all.push_back(rendezvous_.await(key_of(what, r)));
+  std::string names;
+  for (int r = 0; r < world(); ++r)
+    if (!all[static_cast<std::size_t>(r)]->wait_until(deadline)) names += (names.empty() ? "" : ", ") + name(r);
+  return names;
+}
+
+// Ranks in the same call, by number, have to be in the same one. A rank that is a call ahead is no disagreement: it
+// needed nothing more of the one that has not come. Returns who is behind this rank.
+std::string GlooTransport::compare_calls() {
+  const auto number = [](const std::string& where) { return std::stoull(where.substr(where.rfind("call ") + 5)); };
+  std::map<std::uint64_t, std::pair<int, std::string>> first;  // by number
+  std::string behind;
+  for (int r = 0; r < world(); ++r) {
+    const auto where = rendezvous_.await(key_of("stuck", r))->value();
+    if (!where) continue;
+    const auto& [other, theirs] = first.try_emplace(number(*where), r, *where).first->second;
+    if (theirs != *where)
+      throw CommError("[gloo] ranks disagree: " + name(other) + " is in " + theirs + ", " + name(r) + " is in " +
+                      *where + "; their plans, or the order in which they run modules, differ");
+    if (number(*where) < calls_) behind += (behind.empty() ? "" : ", ") + name(r) + " is still in " + *where;
+  }
+  return behind;
 }
 
 // Finds out why: somebody gave up; ranks disagree; ranks are missing; a connection broke.
-void GlooTransport::fail(const CollectiveCall* call, const std::string& why) {
-  const std::string mine = describe(call, calls_);
-  if (given_up()) throw CommError("[gloo] " + rendezvous_.get(key("gave up")));
-  // Everybody who is stuck says in what, and gives the others a while to say the same.
-  const auto stuck = [this](int r) { return key("stuck/" + std::to_string(r)); };
-  const bool late = why.find("imed out") != std::string::npos || why.find("imeout") != std::string::npos;
+void GlooTransport::fail(const std::string& why) {
+  const std::string mine = where_;  // only this thread changes it
+  check();
+  // Everybody who is stuck says in what, and is given a while for it.
+  const bool late = is_timeout(why);
   if (late) rendezvous_.set(key("late"), name(rank_));
-  rendezvous_.set(stuck(rank_), mine);
-  const Nanos until = steady_now() + std::clamp(timeout_ / 2, 100 * kMillisecond, 2000 * kMillisecond);
-  std::string missing;
-  for (int r = 0; r < world(); ++r) {
-    while (!rendezvous_.has(stuck(r)) && steady_now() < until) sleep_until(steady_now() + 5 * kMillisecond);
-    if (!rendezvous_.has(stuck(r))) {
-      missing += (missing.empty() ? "" : ", ") + name(r);
-    } else if (const std::string first = rendezvous_.get(stuck(0)), other = rendezvous_.get(stuck(r)); first != other) {
-      throw CommError("[gloo] ranks disagree: " + name(0) + " is in " + first + ", " + name(r) + " is in " + other +
-                      "; their plans, or the order in which they run modules, differ");
-    }
-  }
-  if (given_up()) throw CommError("[gloo] " + rendezvous_.get(key("gave up")));
+  say_where();
+  const std::string names = missing("stuck", steady_now() + std::clamp(timeout_ / 2, 100 * kMillisecond, kAgreement));
+  const std::string behind = compare_calls();
+  check();
   // Gloo closes the connections of a rank whose wait is over: to one that waits as long, that is a lost peer.
-  if (!late && !rendezvous_.has(key("late")))
+  if (!late && !late_->value())
     throw CommError("[gloo] " + name(rank_) + " lost a peer in " + mine + ": " + why + "; look at the other ranks");
   throw TimeoutError("[gloo] " + name(rank_) + " waited " + seconds(timeout_) + " in " + mine + ": " +
-                     (missing.empty() ? std::string("somebody") : missing) +
-                     " has not arrived; look there, or raise step_timeout");
+                     (!names.empty()    ? names + " has not arrived; look there"
+                      : !behind.empty() ? behind + "; look there"
+                                        : "all ranks are in it and it does not end; look at the network") +
+                     ", or raise step_timeout");
+}
+
+void GlooTransport::fail_to_connect(const std::string& why) {
+  const std::string names = missing("here", steady_now());
+  const std::string text = "[gloo] " + name(rank_) + " did not reach all " + std::to_string(world()) +
+                           " ranks of group '" + group_ +
+                           "': " + (names.empty() ? why : names + " has not come (" + why + ")") +
+                           "; start every rank, and name the network in GLOO_SOCKET_IFNAME if there are several";
+  if (is_timeout(why)) throw TimeoutError(text);
+  throw CommError(text);
 }
 
 Nanos GlooTransport::run(const CollectiveCall& call) {
@@ -381,8 +427,9 @@ void GlooTransport::broadcast(const CollectiveCall& call, int tag) {
 }  // namespace
 
 std::unique_ptr<Transport> make_gloo_transport(Rendezvous& rendezvous, const std::string& group, int group_rank,
-                                               std::vector<int> members, Nanos timeout) {
-  return std::make_unique<GlooTransport>(rendezvous, group, group_rank, std::move(members), timeout);
+                                               std::vector<int> members, Nanos timeout, Nanos connecting) {
+  return std::make_unique<GlooTransport>(rendezvous, group, group_rank, std::move(members), timeout,
+                                         connecting > 0 ? connecting : timeout);
 }
 
 }  // namespace fsdp

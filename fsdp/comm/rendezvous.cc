@@ -1,67 +1,37 @@
 #include "fsdp/comm/rendezvous.h"
 
-#include <chrono>
+#include <algorithm>
 #include <utility>
 
-#include "fsdp/comm/rendezvous_store.h"
-#include "fsdp/core/errors.h"
+#include "fsdp/core/clock.h"
 
 namespace fsdp {
-namespace {
 
-std::vector<std::uint8_t> bytes_of(const std::string& s) { return {s.begin(), s.end()}; }
-
-// The first line: LibTorch appends stack traces.
-std::string first_line(const char* text) {
-  const std::string all = text;
-  return all.substr(0, all.find('\n'));
+std::optional<std::string> Awaited::value() const {
+  const std::lock_guard lock(mutex_);
+  return value_;
 }
 
-}  // namespace
+std::optional<std::string> Awaited::wait_until(Nanos deadline) const {
+  const auto given = [](std::uint32_t v) { return v != 0; };
+  given_.wait(given, std::max<Nanos>(0, deadline - steady_now()));
+  return value();
+}
 
-Rendezvous::Rendezvous(const Options& options) : impl_(std::make_unique<Impl>()) {
-  impl_->options = options;
-  c10d::TCPStoreOptions o;
-  o.port = static_cast<std::uint16_t>(options.port);
-  o.isServer = options.rank == 0 && options.serves;
-  o.waitWorkers = false;
-  if (o.isServer && options.listen_fd >= 0) o.masterListenFd = options.listen_fd;
-  o.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(options.timeout));
-  const std::string where = options.host + ":" + std::to_string(options.port);
-  try {
-    impl_->store = c10::make_intrusive<c10d::TCPStore>(options.host, o);
-  } catch (const std::exception& e) {
-    if (o.isServer) {
-      throw EnvironmentError("[rendezvous] cannot serve at " + where + ": " + first_line(e.what()) +
-                             "; choose another port");
-    }
-    throw CommError("[rendezvous] rank " + std::to_string(options.rank) + " cannot reach rank 0 at " + where + ": " +
-                    first_line(e.what()) + "; is rank 0 running there?");
+void Awaited::give(std::string value) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (value_) return;
+    value_ = std::move(value);
   }
+  given_.store(1);
 }
 
-Rendezvous::~Rendezvous() = default;
-
-int Rendezvous::port() const { return impl_->store->getPort(); }
-const std::string& Rendezvous::host() const { return impl_->options.host; }
-
-void Rendezvous::set(const std::string& key, const std::string& value) { impl_->store->set(key, bytes_of(value)); }
-
-std::string Rendezvous::set_once(const std::string& key, const std::string& value) {
-  const auto held = impl_->store->compareSet(key, {}, bytes_of(value));
-  return {held.begin(), held.end()};
-}
-
-bool Rendezvous::has(const std::string& key) { return impl_->store->check({key}); }
-
-std::string Rendezvous::get(const std::string& key) {
-  try {
-    const auto value = impl_->store->get(key);
-    return {value.begin(), value.end()};
-  } catch (const std::exception& e) {
-    throw TimeoutError("[rendezvous] nobody has set '" + key + "': " + first_line(e.what()) +
-                       "; look for a rank that is missing");
-  }
+std::shared_ptr<Awaited> MemoryRendezvous::entry(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Awaited>& e = entries_[key];
+  if (!e) e = std::make_shared<Awaited>();
+  return e;
 }
 
 }  // namespace fsdp

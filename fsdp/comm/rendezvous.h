@@ -1,47 +1,58 @@
-// Rendezvous: a small key-value store at a host and port where the ranks of a run find each other. Rank 0 serves it.
-// Backed by LibTorch's TCPStore, of which this header shows nothing. Thread-safe.
-// While connecting, LibTorch asks DNS for the peers' names, 127.0.0.1's too; where DNS does not answer, RES_OPTIONS
-// ("attempts:0", man resolv.conf) spares the wait.
+// Rendezvous: values under names, by which the ranks of a run find each other and tell each other what went wrong. Who
+// keeps them is another matter: MemoryRendezvous below, or whoever leads the ranks. Nothing here waits without a
+// deadline, and nothing waits for a rank: setting and asking return at once. Thread-safe.
 #pragma once
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 
 #include "fsdp/core/types.h"
+#include "fsdp/device/host/wait_word.h"
 
 namespace fsdp {
 
-class Rendezvous {
+// A value that has been asked for, and may have come. Thread-safe.
+class Awaited {
  public:
-  struct Options {
-    std::string host = "127.0.0.1";
-    int port = 0;  // rank 0 may give 0: any free port, see port()
-    int rank = 0;
-    bool serves = true;              // rank 0: false when somebody else serves the store there
-    Nanos timeout = 60'000'000'000;  // of connecting and of get()
-    int listen_fd = -1;  // rank 0: a socket that listens at `port` already, inherited from who picked the port
-  };
-
-  // Rank 0 returns at once, the others when they have reached it: CommError if they cannot within the timeout.
-  explicit Rendezvous(const Options& options);
-  ~Rendezvous();
-  Rendezvous(const Rendezvous&) = delete;
-  Rendezvous& operator=(const Rendezvous&) = delete;
-
-  int port() const;
-  const std::string& host() const;
-
-  void set(const std::string& key, const std::string& value);
-  // Sets the key unless it is set; returns what it holds then.
-  std::string set_once(const std::string& key, const std::string& value);
-  bool has(const std::string& key);
-  // Waits for the key: TimeoutError.
-  std::string get(const std::string& key);
-
-  struct Impl;  // rendezvous_store.h
-  Impl& impl() { return *impl_; }
+  // As far as it has come.
+  std::optional<std::string> value() const;
+  // Nothing, when it does not come until the deadline (steady clock).
+  std::optional<std::string> wait_until(Nanos deadline) const;
+  // Once; later ones change nothing.
+  void give(std::string value);
 
  private:
-  std::unique_ptr<Impl> impl_;
+  mutable std::mutex mutex_;
+  std::optional<std::string> value_;
+  WaitWord<WaitScope::kThreads> given_;
+};
+
+class Rendezvous {
+ public:
+  virtual ~Rendezvous() = default;
+  // An address of this host in the network that the ranks use.
+  virtual const std::string& host() const = 0;
+  // The first value of a key stays.
+  virtual void set(const std::string& key, const std::string& value) = 0;
+  virtual std::shared_ptr<const Awaited> await(const std::string& key) = 0;
+};
+
+// For ranks that are threads of one process.
+class MemoryRendezvous final : public Rendezvous {
+ public:
+  explicit MemoryRendezvous(std::string host = "127.0.0.1") : host_(std::move(host)) {}
+  const std::string& host() const override { return host_; }
+  void set(const std::string& key, const std::string& value) override { entry(key)->give(value); }
+  std::shared_ptr<const Awaited> await(const std::string& key) override { return entry(key); }
+
+ private:
+  std::shared_ptr<Awaited> entry(const std::string& key);
+
+  const std::string host_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Awaited>> entries_;
 };
 
 }  // namespace fsdp

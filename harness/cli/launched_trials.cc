@@ -21,6 +21,8 @@
 #include "harness/store/whole_file.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/text.h"
+#include "harness/trial/handshake.h"
+#include "harness/trial/run_secret.h"
 
 extern char** environ;
 
@@ -61,11 +63,33 @@ Ended wait_for(pid_t pid, fsdp::Nanos timeout, const std::atomic<bool>* stop) {
   return e;
 }
 
-pid_t start(const std::vector<std::string>& words, const std::string& log) {
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+// This process's own, with a secret for the ranks of one step (trial/run_secret.h). A template's program may carry a
+// user's own variable to other hosts and ours not: where there is one, it stays.
+std::vector<std::string> environment_of_step(const Launcher& launcher) {
+  const std::string name = std::string(kSecretVariable) + "=";
+  const bool given = is_set(kSecretVariable) || is_set(kSecretFileVariable);
+  const bool fresh = launcher.kind != Launcher::Kind::kTemplate || !given;
+  std::vector<std::string> out;
+  if (fresh) out.push_back(name + random_hex());
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
+    if (!fresh || std::strncmp(*entry, name.c_str(), name.size()) != 0) out.emplace_back(*entry);
+  return out;
+}
+
+pid_t start(const std::vector<std::string>& words, const std::vector<std::string>& environment,
+            const std::string& log) {
   ::unlink(log.c_str());  // what is there may be a link to a file of somebody
   std::vector<char*> argv;
   for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
   argv.push_back(nullptr);
+  std::vector<char*> envp;
+  for (const std::string& e : environment) envp.push_back(const_cast<char*>(e.c_str()));
+  envp.push_back(nullptr);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
@@ -76,7 +100,7 @@ pid_t start(const std::vector<std::string>& words, const std::string& log) {
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   posix_spawnattr_setpgroup(&attributes, 0);
   pid_t pid = -1;
-  const int error = ::posix_spawnp(&pid, argv[0], &files, &attributes, argv.data(), environ);
+  const int error = ::posix_spawnp(&pid, argv[0], &files, &attributes, argv.data(), envp.data());
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   if (error != 0)
@@ -125,7 +149,7 @@ CaseRecord run_step(const Launcher& launcher, const std::string& directory, int 
   const std::string spec = (step / "case.yaml").string(), out = (step / "out").string();
   write_file(spec, one_case_spec(c, plan));
   const LaunchRequest request = request_of(c, nodes, {this_program(), "sweep", spec, "-o", out});
-  const pid_t pid = start(launch_command(launcher, request), log.string());
+  const pid_t pid = start(launch_command(launcher, request), environment_of_step(launcher), log.string());
   const Ended ended = wait_for(pid, (plan.timeout > 0 ? plan.timeout : kStartUp * 60) + kStartUp, plan.stop);
   if (ended.stopped) return failed(Status::kSkipped, "interrupted");
   if (Store::exists(out)) {

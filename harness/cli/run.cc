@@ -85,7 +85,7 @@ void add_run(CLI::App& app) {
       "repetition (its partition is the cause). Ends with 0 when the case was ok or near_oom, with 1 when it was "
       "not.\n"
       "Started by torchrun, srun or mpirun it is one rank: rank 0 leads and prints, --world is the launcher's "
-      "number.\n\n"
+      "number. On several hosts it needs SHARDSCOPE_SECRET or SHARDSCOPE_SECRET_FILE (docs/trust.md).\n\n"
       "Examples:\n"
       "  shardscope run\n"
       "  shardscope run --set layers=8,dim=256 --wire 200us,2GB/s --wrap blocks:2 --backward-prefetch none\n"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "harness/trial/environment.h"
 #include "harness/trial/gpu/gpu_watch.h"
 #include "harness/trial/join.h"
+#include "harness/trial/run_secret.h"
 #include "harness/trial/trial.h"
 
 namespace harness::cli {
@@ -28,6 +30,13 @@ EnvironmentMap environment() {
       out[pair.substr(0, equals)] = pair.substr(equals + 1);
   }
   return out;
+}
+
+// The rank program, and whatever else this process starts, does not inherit it.
+std::string taken_secret(const RankPlace& place) {
+  std::string secret = run_secret(place, environment());
+  ::unsetenv(kSecretVariable);
+  return secret;
 }
 
 using RunTrial = std::function<CaseRecord(const CaseSettings&, const TrialOptions&)>;
@@ -61,8 +70,8 @@ RunCase watched(RunTrial run) {
 RunCase real_trials() { return watched(run_trial); }
 
 RunCase joined_trials(const RankPlace& place) {
-  return watched([place](const CaseSettings& settings, const TrialOptions& options) {
-    return lead_trial(place, settings, options);
+  return watched([place, secret = taken_secret(place)](const CaseSettings& settings, const TrialOptions& options) {
+    return lead_trial(place, secret, settings, options);
   });
 }
 
@@ -71,7 +80,7 @@ void follow(const RankPlace& place, const CaseSettings& settings, const std::str
   JoinOptions options;
   options.log_dir = log_dir;
   options.stop = &stop;
-  ends_with(follow_trial(place, settings, options));
+  ends_with(follow_trial(place, taken_secret(place), settings, options));
 }
 
 void check_ranks_on_this_machine(const CaseSettings& settings) {

@@ -25,7 +25,8 @@ std::optional<RankPlace> launched_place();
 // Of a command that only predicts, which starts no rank and asks for no launcher's word: true in the processes of a
 // launch beside its first, which have nothing to add.
 bool predicts_beside_the_first();
-// Rank 0 of them: trials with the ranks that join.
+// Rank 0 of them: trials with the ranks that join. This and follow() throw fsdp::ConfigError when the ranks are on
+// several hosts and no secret is set (trial/run_secret.h).
 RunCase joined_trials(const RankPlace& place);
 // Another rank: takes part in the trial that rank 0 leads, prints nothing on standard output, and ends as rank 0 says.
 void follow(const RankPlace& place, const CaseSettings& settings, const std::string& log_dir,

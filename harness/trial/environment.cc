@@ -34,6 +34,8 @@ bool changes_measurements(std::string_view name) {
                                                              "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
                                                              "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS",
                                                              "CUDA_MODULE_LOADING"};
+  for (const char* secret : {"SECRET", "TOKEN", "PASSWORD", "_KEY"})
+    if (name.find(secret) != std::string_view::npos) return false;  // not to be recorded
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
          std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](std::string_view p) { return name.starts_with(p); });
 }

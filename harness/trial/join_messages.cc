@@ -39,41 +39,24 @@ std::optional<T> read(const char* kind, const std::string& line, Read fill) {
 }
 }  // namespace
 
-std::string to_json_line(const RankMeeting& m) {
-  return line_of("meet", {{"rank", m.rank},
-                          {"host", m.host},
-                          {"port", m.port},
-                          {"serves", m.serves},
-                          {"key", m.key},
-                          {"value", m.value},
-                          {"timeout", m.timeout}});
-}
-std::optional<RankMeeting> meeting_from_json(const std::string& line) {
-  return read<RankMeeting>("meet", line, [](const Json& j, RankMeeting& m) {
-    m.rank = j.at("rank");
-    m.host = j.at("host");
-    m.port = j.at("port");
-    m.serves = j.at("serves");
-    m.key = j.at("key");
-    m.value = j.at("value");
-    m.timeout = j.at("timeout");
-  });
-}
-
 std::string to_json_line(const RankPreparation& p) {
-  return line_of("prepare", {{"shared_memory", p.shared_memory}, {"interface", p.interface}});
+  return line_of("prepare", {{"shared_memory", p.shared_memory},
+                             {"interface", p.interface},
+                             {"leader_pid", p.leader_pid},
+                             {"leader_host", p.leader_host}});
 }
 std::optional<RankPreparation> preparation_from_json(const std::string& line) {
   return read<RankPreparation>("prepare", line, [](const Json& j, RankPreparation& p) {
     p.shared_memory = j.at("shared_memory");
     p.interface = j.at("interface");
+    p.leader_pid = j.at("leader_pid");
+    p.leader_host = j.at("leader_host");
   });
 }
 
 std::string to_json_line(const Hello& h) {
   const RankIdentity& i = h.identity;
-  return line_of("hello", {{"token", h.token},
-                           {"interface", h.interface},
+  return line_of("hello", {{"interface", h.interface},
                            {"rank", i.rank},
                            {"host", i.host},
                            {"pid", i.pid},
@@ -85,7 +68,6 @@ std::string to_json_line(const Hello& h) {
 }
 Hello hello_from_json(const std::string& line) {
   const auto hello = read<Hello>("hello", line, [](const Json& j, Hello& h) {
-    h.token = j.at("token");
     h.interface = j.at("interface");
     h.identity.rank = j.at("rank");
     h.identity.host = j.at("host");
@@ -98,6 +80,17 @@ Hello hello_from_json(const std::string& line) {
   });
   if (!hello) throw fsdp::CommError("[launch] no rank of a shardscope: " + line.substr(0, 100));
   return *hello;
+}
+
+std::string seen_line(const ProcessSight& s) {
+  return line_of("seen", {{"known", s.known}, {"stopped", s.stopped}, {"ticks", s.ticks}});
+}
+std::optional<ProcessSight> seen_from_json(const std::string& line) {
+  return read<ProcessSight>("seen", line, [](const Json& j, ProcessSight& s) {
+    s.known = j.at("known");
+    s.stopped = j.at("stopped");
+    s.ticks = j.at("ticks");
+  });
 }
 
 std::string to_json_line(const RankEnd& e) {

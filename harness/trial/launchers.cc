@@ -62,6 +62,8 @@ RankPlace torchrun_place(const EnvironmentMap& e) {
   take_master(p, e);
   p.store_is_served = value(e, "TORCHELASTIC_USE_AGENT_STORE") == "True";
   p.attempt = value(e, "TORCHELASTIC_RESTART_COUNT");
+  p.run = value(e, "TORCHELASTIC_RUN_ID");
+  p.one_host = p.local_world == p.world;
   return p;
 }
 
@@ -77,9 +79,10 @@ RankPlace mpi_place(const EnvironmentMap& e) {
     p.local_world = number(e, "mpirun", "OMPI_COMM_WORLD_LOCAL_SIZE", 1);
   if (!open_mpi && has(e, "MPI_LOCALNRANKS")) p.local_world = number(e, "mpirun", "MPI_LOCALNRANKS", 1);
   take_master(p, e);
-  if (p.master_addr.empty() && p.local_world == p.world) p.master_addr = "127.0.0.1";
-  if (p.master_port == 0 && !p.master_addr.empty())
-    p.master_port = port_of(value(e, "PMIX_NAMESPACE") + value(e, "OMPI_MCA_orte_hnp_uri") + value(e, "PMI_JOBID"));
+  p.one_host = p.local_world == p.world;
+  if (p.master_addr.empty() && p.one_host) p.master_addr = "127.0.0.1";
+  p.run = value(e, "PMIX_NAMESPACE") + value(e, "OMPI_MCA_orte_hnp_uri") + value(e, "PMI_JOBID");
+  if (p.master_port == 0 && !p.master_addr.empty()) p.master_port = port_of(p.run);
   return p;
 }
 
@@ -89,9 +92,11 @@ RankPlace slurm_place(const EnvironmentMap& e) {
   RankPlace p{"slurm", number(e, "srun", "SLURM_PROCID", 0), number(e, "srun", world, 1),
               number(e, "srun", "SLURM_LOCALID", 0)};
   take_master(p, e);
-  if (p.master_addr.empty() && value(e, "SLURM_STEP_NUM_NODES") == "1") p.master_addr = "127.0.0.1";
+  p.one_host = value(e, "SLURM_STEP_NUM_NODES") == "1";
+  if (p.master_addr.empty() && p.one_host) p.master_addr = "127.0.0.1";
   if (p.master_addr.empty() && has(e, "SLURM_STEP_NODELIST")) p.master_addr = first_host(e.at("SLURM_STEP_NODELIST"));
-  if (p.master_port == 0) p.master_port = port_of(value(e, "SLURM_JOB_ID") + "." + e.at("SLURM_STEP_ID"));
+  p.run = value(e, "SLURM_JOB_ID") + "." + e.at("SLURM_STEP_ID");
+  if (p.master_port == 0) p.master_port = port_of(p.run);
   p.node = value(e, "SLURMD_NODENAME");
   return p;
 }
@@ -147,6 +152,10 @@ std::optional<RankPlace> rank_place(const EnvironmentMap& e) {
                                         p->contract, p->local_rank, p->local_world, p->local_world - 1));
   return p;
 }
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host.starts_with("127."); }
+
+bool on_one_host(const RankPlace& place) { return place.one_host || is_loopback(place.master_addr); }
 
 void check_master(const RankPlace& place) {
   if (place.master_addr.empty() || place.master_port == 0)
@@ -242,7 +251,7 @@ std::vector<std::string> launch_command(const Launcher& launcher, const LaunchRe
       out = {"mpirun", "-np", std::to_string(r.world), "--bind-to", "none"};
       if (nodes > 0) out.insert(out.end(), {"--map-by", fmt::format("ppr:{}:node", r.ranks_per_node)});
       // It takes no variable to other nodes by itself, and does not say where rank 0 is.
-      if (nodes > 1) out.insert(out.end(), {"-x", "MASTER_ADDR"});
+      if (nodes > 1) out.insert(out.end(), {"-x", "MASTER_ADDR", "-x", "SHARDSCOPE_SECRET"});
       break;
     case Launcher::Kind::kTemplate:
       return template_command(launcher.text, r, std::max(1, nodes));

@@ -20,6 +20,8 @@ struct RankPlace {
   int master_port = 0;
   bool store_is_served = false;  // somebody who is no rank serves a TCPStore there already (torchrun's agent)
   std::string attempt;           // of an elastic launcher that starts the ranks anew in the same store
+  std::string run;               // the launcher's name for this run; the same for all ranks, empty when there is none
+  bool one_host = false;         // the launcher says that all ranks are on this host
   std::string node;              // the launcher's name for this host; empty: the host's own
 };
 
@@ -34,6 +36,9 @@ struct RankPlace {
 // SLURM_STEP_NODELIST; the port is made from the names of job and step, so that two steps do not meet. Throws
 // fsdp::ConfigError naming the variables when they are incomplete or contradict each other or `world`.
 std::optional<RankPlace> rank_place(const EnvironmentMap& environment);
+// Whether all ranks are on this host: the launcher says so, or they meet at a loopback address.
+bool on_one_host(const RankPlace& place);
+bool is_loopback(const std::string& host);  // by name: "localhost", "127.0.0.1"
 // Throws fsdp::ConfigError when the place does not say where rank 0 listens.
 void check_master(const RankPlace& place);
 // Throws fsdp::ConfigError when the launcher started another number of ranks than the case has.

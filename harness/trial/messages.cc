@@ -147,8 +147,8 @@ RankEvent event_from(const Json& j) {
     e.cause = j.value("cause", "");
     e.held = j.value("held", fsdp::Bytes{-1});
     e.where = j.value("where", "");
-  } else if (kind == "where" || kind == "met") {
-    e.kind = kind == "met" ? RankEvent::Kind::kMet : RankEvent::Kind::kWhere;
+  } else if (kind == "where") {
+    e.kind = RankEvent::Kind::kWhere;
     e.where = j.at("where");
   } else {
     throw fsdp::CommError("[trial] a rank sent the unknown event '" + kind + "'");
@@ -163,9 +163,7 @@ std::string to_json_line(const RankJob& job) {
                   {"world", job.world},
                   {"local_rank", job.local_rank},
                   {"shared_memory_fd", job.shared_memory_fd},
-                  {"listen_fd", job.listen_fd},
                   {"master_host", job.master_host},
-                  {"master_port", job.master_port},
                   {"trace", job.trace}});
 }
 
@@ -177,9 +175,7 @@ RankJob rank_job_from_json(const std::string& line) {
     job.world = j.at("world");
     job.local_rank = j.at("local_rank");
     job.shared_memory_fd = j.at("shared_memory_fd");
-    job.listen_fd = j.at("listen_fd");
     job.master_host = j.at("master_host");
-    job.master_port = j.at("master_port");
     job.trace = j.value("trace", true);
     return job;
   });
@@ -231,8 +227,6 @@ std::string to_json_line(const RankEvent& e) {
                       {"where", e.where}});
     case RankEvent::Kind::kWhere:
       return line_of({{"event", "where"}, {"where", e.where}});
-    case RankEvent::Kind::kMet:
-      return line_of({{"event", "met"}, {"where", e.where}});
   }
   return {};
 }

@@ -29,12 +29,10 @@ struct RankJob {
   CaseSettings settings;
   int rank = 0, world = 1;
   int local_rank = -1;  // of a rank that a launcher has started, as it says; -1: all ranks are on this machine
-  // Rendezvous. local: an inherited memfd holds the shared memory of all ranks. gloo: a TCPStore at host:port, for
-  // which rank 0 inherits the socket that already listens there, so that no port is guessed and none is left behind.
+  // Rendezvous. local: an inherited memfd holds the shared memory of all ranks. gloo: an address of the network that
+  // it uses; the ranks find each other through the launcher (run_store.h).
   int shared_memory_fd = -1;
-  int listen_fd = -1;
   std::string master_host;
-  int master_port = 0;
   bool trace = true;  // virtual: the result carries spans
 };
 std::string to_json_line(const RankJob& job);
@@ -62,13 +60,13 @@ struct RankResult {
 
 // What a rank says. Only the fields of its kind are meaningful.
 struct RankEvent {
-  enum class Kind { kReady, kRepetition, kResult, kFailed, kWhere, kMet } kind = Kind::kReady;
+  enum class Kind { kReady, kRepetition, kResult, kFailed, kWhere } kind = Kind::kReady;
   std::int64_t pid = 0;
   fsdp::Nanos ns = 0, cpu_ns = 0;
   Status status = Status::kCrashed;
   std::string reason, cause;
   fsdp::Bytes held = -1;  // kFailed out of memory: what the rank had when the request failed
-  std::string where;      // what the rank was doing: phase, step, last collective; kMet: what the store held
+  std::string where;      // what the rank was doing: phase, step, last collective
   RankResult result;
 };
 std::string to_json_line(const RankEvent& event);

@@ -11,7 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <utility>
 
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
@@ -19,24 +19,6 @@
 namespace harness {
 namespace {
 constexpr fsdp::Nanos kMillisecond = 1'000'000;
-constexpr fsdp::Nanos kRetry = 100 * kMillisecond;
-
-Listener listen_at(in_addr_t where) {
-  Listener l;
-  l.fd = Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(where);
-  socklen_t size = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  if (!l.fd.open() || bind(l.fd.get(), any, size) != 0 || listen(l.fd.get(), 1024) != 0 ||
-      getsockname(l.fd.get(), any, &size) != 0) {
-    throw fsdp::EnvironmentError(std::string("[trial] no listening socket for the ranks to meet: ") +
-                                 std::strerror(errno));
-  }
-  l.port = ntohs(address.sin_port);
-  return l;
-}
 
 std::string text_of(const in_addr& address) {
   char text[INET_ADDRSTRLEN] = "";
@@ -44,8 +26,16 @@ std::string text_of(const in_addr& address) {
   return text;
 }
 
+sockaddr_in at(const std::string& address, int port) {
+  sockaddr_in there{};
+  there.sin_family = AF_INET;
+  there.sin_port = htons(static_cast<std::uint16_t>(port));
+  inet_pton(AF_INET, address.c_str(), &there.sin_addr);
+  return there;
+}
+
 // 0, or errno.
-int try_to_connect(int fd, const sockaddr_in& to, fsdp::Nanos deadline) {
+int wait_for_connection(int fd, const sockaddr_in& to, fsdp::Nanos deadline) {
   if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
   pollfd p{fd, POLLOUT, 0};
@@ -58,8 +48,20 @@ int try_to_connect(int fd, const sockaddr_in& to, fsdp::Nanos deadline) {
 }
 }  // namespace
 
-Listener listen_on_loopback() { return listen_at(INADDR_LOOPBACK); }
-Listener listen_everywhere() { return listen_at(INADDR_ANY); }
+Listener try_to_listen(const std::string& address, int port) {
+  Listener l;
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_in where = at(address, port);
+  socklen_t size = sizeof where;
+  auto* any = reinterpret_cast<sockaddr*>(&where);
+  const int on = 1;  // the trial before this one has left connections of the port that still time out
+  if (!fd.open() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      bind(fd.get(), any, size) != 0 || listen(fd.get(), 1024) != 0 || getsockname(fd.get(), any, &size) != 0)
+    return l;
+  l.fd = std::move(fd);
+  l.port = ntohs(where.sin_port);
+  return l;
+}
 
 std::string address_of(const std::string& host, const std::string& variable) {
   addrinfo hints{};
@@ -75,24 +77,16 @@ std::string address_of(const std::string& host, const std::string& variable) {
   return address;
 }
 
-Fd connect_to(const std::string& address, int port, fsdp::Nanos deadline) {
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<std::uint16_t>(port));
-  inet_pton(AF_INET, address.c_str(), &to.sin_addr);
-  int error = 0;
-  do {
-    Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    error = fd.open() ? try_to_connect(fd.get(), to, deadline) : errno;
-    if (error == 0) {
-      const int on = 1;
-      setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-      return fd;
-    }
-    fsdp::sleep_until(std::min(deadline, fsdp::steady_now() + kRetry));
-  } while (fsdp::steady_now() < deadline);
-  throw fsdp::CommError("[launch] no connection to rank 0 at " + address + ":" + std::to_string(port) + ": " +
-                        std::strerror(error) + "; is that address, and every port of it, open to this host?");
+Fd try_to_connect(const std::string& address, int port, fsdp::Nanos deadline) {
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int error = fd.open() ? wait_for_connection(fd.get(), at(address, port), deadline) : errno;
+  if (error != 0) {
+    errno = error;
+    return {};
+  }
+  const int on = 1;
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return fd;
 }
 
 LocalEnd local_end(int socket) {

@@ -10,14 +10,16 @@ struct Listener {
   Fd fd;
   int port = 0;  // the system's choice; nobody else can take it
 };
-// At the loopback address, or at every address of the host. Throws fsdp::EnvironmentError.
-Listener listen_on_loopback();
-Listener listen_everywhere();
+inline constexpr const char* kLoopback = "127.0.0.1";
+inline constexpr const char* kEveryAddress = "0.0.0.0";
+// At an address of this host; port 0: any. No `open` Fd: errno says why; EADDRNOTAVAIL when the host has no such
+// address.
+Listener try_to_listen(const std::string& address, int port);
 
 // "10.0.0.2" of a host's name. Throws fsdp::ConfigError naming `variable`, the remedy.
 std::string address_of(const std::string& host, const std::string& variable);
-// Throws fsdp::CommError when there is no connection until the deadline (steady clock).
-Fd connect_to(const std::string& address, int port, fsdp::Nanos deadline);
+// One attempt: no `open` Fd when there is no connection until the deadline (steady clock); errno says why.
+Fd try_to_connect(const std::string& address, int port, fsdp::Nanos deadline);
 
 struct LocalEnd {
   std::string address, interface;  // of this host, by which a connection goes; empty: unknown

@@ -150,6 +150,16 @@ Outcome outcome_of(const std::vector<Failure>& failures) {
   return {cause->status, sentence_of(*cause), cause->cause, cause->rank, cause->held, passing_trouble(*cause)};
 }
 
+bool may_be_due_to_another(const std::vector<Failure>& failures) {
+  return std::all_of(failures.begin(), failures.end(), [](const Failure& f) {
+    return f.kind == Failure::Kind::kReported && (f.status == Status::kTimeout || f.status == Status::kCommError);
+  });
+}
+
+Outcome outcome_of_lateness(int rank, const std::string& late, const std::vector<Failure>& failures) {
+  return {Status::kTimeout, failures.empty() ? late : late + "; " + outcome_of(failures).reason, "", rank};
+}
+
 Outcome outcome_of_silence(const std::vector<Silence>& silent, fsdp::Nanos timeout, const std::string& doing) {
   std::string ranks, details;
   for (const Silence& s : silent) {

@@ -58,6 +58,10 @@ struct Silence {
 };
 Outcome outcome_of_silence(const std::vector<Silence>& silent, fsdp::Nanos timeout, const std::string& doing);
 
+// A rank that waited too long, or lost a peer: what a rank that is stuck does to its peers. `late`: of lateness_text().
+bool may_be_due_to_another(const std::vector<Failure>& failures);
+Outcome outcome_of_lateness(int rank, const std::string& late, const std::vector<Failure>& failures);
+
 // The last lines of a log as one line of at most `limit` characters, for a sentence; empty for an empty log.
 std::string last_lines(const std::string& log, std::size_t limit = 300);
 

@@ -5,10 +5,12 @@
 #include <string>
 
 #include "fsdp/comm/collectives.h"
+#include "fsdp/comm/rendezvous.h"
 #include "fsdp/device/device.h"
 #include "fsdp/device/ranges.h"
 #include "fsdp/plan/unit_plan.h"
 #include "harness/trial/messages.h"
+#include "harness/trial/rank_progress.h"
 
 namespace fsdp {
 class TensorDevice;
@@ -34,10 +36,18 @@ class RankBackend {
   virtual void abort(const std::string& reason) noexcept = 0;
 };
 
-// `ranges` may be null and outlives the backend, as does `job`.
-std::unique_ptr<RankBackend> make_host_backend(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges);
+// What a rank has before its world: both outlive it.
+struct RankSurroundings {
+  RankProgress& progress;
+  fsdp::Rendezvous* rendezvous = nullptr;  // null: the ranks share memory
+};
+
+// `ranges` may be null and outlives the backend, as do the others.
+std::unique_ptr<RankBackend> make_host_backend(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges,
+                                               RankSurroundings around);
 // Opens the CUDA module, before anything asks LibTorch for CUDA. Throws EnvironmentError with the remedy where the
 // program was built without, and where there is no GPU. rank_cuda.cc, or rank_no_cuda.cc.
-std::unique_ptr<RankBackend> make_cuda_backend(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges);
+std::unique_ptr<RankBackend> make_cuda_backend(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges,
+                                               RankSurroundings around);
 
 }  // namespace harness

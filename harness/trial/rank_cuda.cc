@@ -53,9 +53,10 @@ fsdp::CudaWorldOptions options_of(const RankJob& job, const fsdp::UnitPlan& plan
 
 class CudaBackend final : public RankBackend {
  public:
-  CudaBackend(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges)
+  CudaBackend(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges, RankSurroundings around)
       : module_(open_module()), emulated_(wire_of(job.settings).on) {
-    if (!emulated_) maker_ = std::make_unique<TransportMaker>(job, step_timeout_of(job.settings) + kDeviceSlack);
+    if (!emulated_)
+      maker_ = std::make_unique<TransportMaker>(job, step_timeout_of(job.settings) + kDeviceSlack, around);
     world_ = module_->open(options_of(job, plan, ranges), emulated_ ? nullptr : maker_->make("control", {}));
   }
   fsdp::Device& device() override { return world_->device(); }
@@ -85,9 +86,9 @@ class CudaBackend final : public RankBackend {
 
 }  // namespace
 
-std::unique_ptr<RankBackend> make_cuda_backend(const RankJob& job, const fsdp::UnitPlan& plan,
-                                               fsdp::RangeSink* ranges) {
-  return std::make_unique<CudaBackend>(job, plan, ranges);
+std::unique_ptr<RankBackend> make_cuda_backend(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges,
+                                               RankSurroundings around) {
+  return std::make_unique<CudaBackend>(job, plan, ranges, around);
 }
 
 }  // namespace harness

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fsdp/core/types.h"
+#include "harness/trial/process_sight.h"
 
 namespace harness {
 
@@ -35,6 +36,8 @@ class RankGroup {
   virtual void terminate(fsdp::Nanos grace) noexcept = 0;
   // The end of what the rank wrote to stdout and stderr, at most `bytes`.
   virtual std::string log_tail(int rank, std::size_t bytes = 4096) const = 0;
+  // What the system tells of the rank's process, as of the last question for a report.
+  virtual ProcessSight sight(int rank) const = 0;
 };
 
 }  // namespace harness

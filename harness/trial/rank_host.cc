@@ -24,19 +24,19 @@ fsdp::HostDevice::Options device_options(const RankJob& job, fsdp::RangeSink* ra
 
 class HostBackend final : public RankBackend {
  public:
-  HostBackend(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges)
-      : rendezvous_(job.master_port != 0),
+  HostBackend(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges, RankSurroundings around)
+      : gloo_(around.rendezvous != nullptr),
         device_(device_options(job, ranges)),
-        maker_(job, step_timeout_of(job.settings)),
+        maker_(job, step_timeout_of(job.settings), around),
         collectives_(device_, make_transports(job, plan, maker_)) {}
   fsdp::Device& device() override { return device_; }
   fsdp::Collectives& collectives() override { return collectives_; }
-  void complete(RankResult& result) override { result.environment["collectives"] = rendezvous_ ? "gloo" : "local"; }
+  void complete(RankResult& result) override { result.environment["collectives"] = gloo_ ? "gloo" : "local"; }
   void cancel() noexcept override { device_.cancel(); }
   void abort(const std::string& reason) noexcept override { collectives_.abort(reason); }
 
  private:
-  const bool rendezvous_;
+  const bool gloo_;
   fsdp::HostDevice device_;
   TransportMaker maker_;
   fsdp::HostCollectives collectives_;
@@ -44,9 +44,9 @@ class HostBackend final : public RankBackend {
 
 }  // namespace
 
-std::unique_ptr<RankBackend> make_host_backend(const RankJob& job, const fsdp::UnitPlan& plan,
-                                               fsdp::RangeSink* ranges) {
-  return std::make_unique<HostBackend>(job, plan, ranges);
+std::unique_ptr<RankBackend> make_host_backend(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges,
+                                               RankSurroundings around) {
+  return std::make_unique<HostBackend>(job, plan, ranges, around);
 }
 
 }  // namespace harness

@@ -1,25 +1,18 @@
 // The lines that come before the job when a launcher has started the ranks (join_messages.h).
 #pragma once
-#include <memory>
-
+#include "harness/trial/line_socket.h"
 #include "harness/trial/messages.h"
 #include "harness/trial/rank_link.h"
 
 namespace harness {
 
-// What a rank keeps until its end: the store in which the others may still be looking for rank 0.
-class JoinedStore {
+class RankJoining {
  public:
-  JoinedStore();
-  ~JoinedStore();
-
-  // Meets and prepares as told, and returns the job. Throws fsdp::CommError, fsdp::EnvironmentError,
-  // fsdp::TimeoutError.
+  // Prepares as told, and returns the job. Throws fsdp::CommError, fsdp::EnvironmentError.
   RankJob receive_job(RankLink& link);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Fd shared_memory_;  // stays open as long as the job is worked on
 };
 
 }  // namespace harness

@@ -37,21 +37,26 @@ std::string RankLink::read_first_line() {
   return line;
 }
 
-void RankLink::start(std::function<std::string()> where, std::function<void()> on_closed) {
-  thread_ =
-      std::thread([this, where = std::move(where), on_closed = std::move(on_closed)] { serve(where, on_closed); });
+void RankLink::start(Handlers handlers) {
+  thread_ = std::thread([this, handlers = std::move(handlers)] { serve(handlers); });
 }
 
-void RankLink::serve(const std::function<std::string()>& where, const std::function<void()>& on_closed) {
+void RankLink::report(const Handlers& handlers) {
+  if (handlers.communicators) send_line(at_line(handlers.communicators()));
+  RankEvent e;
+  e.kind = RankEvent::Kind::kWhere;
+  e.where = handlers.where();
+  send(e);
+}
+
+void RankLink::serve(const Handlers& handlers) {
   std::string line;
   while (read_line(line)) {
     try {
+      if (handlers.other && handlers.other(line)) continue;
       const RankCommand command = rank_command_from_json(line);
       if (command == RankCommand::kReport) {
-        RankEvent e;
-        e.kind = RankEvent::Kind::kWhere;
-        e.where = where();
-        send(e);
+        report(handlers);
         continue;
       }
       const std::lock_guard lock(mutex_);
@@ -61,7 +66,7 @@ void RankLink::serve(const std::function<std::string()>& where, const std::funct
     }
     arrived_.notify_one();
   }
-  on_closed();
+  handlers.on_closed();
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
@@ -78,8 +83,8 @@ RankCommand RankLink::next() {
   return command;
 }
 
-void RankLink::send(const RankEvent& event) {
-  const std::string text = to_json_line(event) + "\n";
+void RankLink::send_line(const std::string& line) {
+  const std::string text = line + "\n";
   const std::lock_guard lock(send_mutex_);
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t n = ::send(fd_, text.data() + at, text.size() - at, MSG_NOSIGNAL);

@@ -7,7 +7,9 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "harness/trial/lateness.h"
 #include "harness/trial/messages.h"
 
 namespace harness {
@@ -23,16 +25,24 @@ class RankLink {
 
   // The first line; blocks for it. Throws fsdp::CommError when the launcher goes without sending one. Before start().
   std::string read_first_line();
-  // `where` is called on the link's thread and must be quick and thread-safe; `on_closed` too, once, when the launcher
-  // has closed: a rank ends its process there, for its main thread may never come back.
-  void start(std::function<std::string()> where, std::function<void()> on_closed);
+  // Called on the link's thread; quick and thread-safe.
+  struct Handlers {
+    std::function<std::string()> where;
+    // Once, when the launcher has closed: a rank ends its process there, for its main thread may never come back.
+    std::function<void()> on_closed;
+    std::function<std::vector<CommunicatorState>()> communicators = {};  // goes with `where`; may be empty
+    std::function<bool(const std::string& line)> other = {};  // takes a line that is no command; may be empty
+  };
+  void start(Handlers handlers);
   // The next command but `report`; blocks for it without a deadline: the launcher has one, and its end is on_closed.
   RankCommand next();
-  void send(const RankEvent& event);  // thread-safe; a launcher that is gone is no error
+  void send(const RankEvent& event) { send_line(to_json_line(event)); }
+  void send_line(const std::string& line);  // thread-safe; a launcher that is gone is no error
 
  private:
   bool read_line(std::string& line);
-  void serve(const std::function<std::string()>& where, const std::function<void()>& on_closed);
+  void serve(const Handlers& handlers);
+  void report(const Handlers& handlers);
 
   const int fd_;
   std::string received_;

@@ -23,6 +23,7 @@
 #include "harness/trial/rank_progress.h"
 #include "harness/trial/rank_session.h"
 #include "harness/trial/rank_world.h"
+#include "harness/trial/run_store.h"
 #include "harness/trial/virtual_world.h"
 
 namespace harness {
@@ -104,19 +105,27 @@ RankEvent predict(const RankJob& job) {
 int run(int control_fd) {
   RankLink link(control_fd);
   RankProgress progress;
-  JoinedStore joined;
+  RankJoining joining;
+  std::unique_ptr<LeaderRendezvous> rendezvous;
   std::unique_ptr<RankWorld> world;
   try {
-    const RankJob job = joined.receive_job(link);
+    const RankJob job = joining.receive_job(link);
     if (job.settings.device == "virtual") serve_virtual(job, link);
-    link.start([&] { return progress.where(); }, [] { leave(0); });
-    world = std::make_unique<RankWorld>(job, progress);
+    if (!job.master_host.empty())
+      rendezvous =
+          std::make_unique<LeaderRendezvous>(job.master_host, [&](const std::string& l) { link.send_line(l); });
+    link.start({.where = [&] { return progress.where(); },
+                .on_closed = [] { leave(0); },
+                .communicators = [&] { return progress.communicators(); },
+                .other = [&](const std::string& l) { return rendezvous && rendezvous->take(l); }});
+    world = std::make_unique<RankWorld>(job, progress, rendezvous.get());
     serve(job.settings, *world, link, progress);
     link.next();  // until the launcher has heard every rank, and closes: link ends this process
   } catch (...) {
     RankEvent e = failure_in_flight();
     e.where = progress.where();
     if (world) world->abort(e.reason);
+    link.send_line(at_line(progress.communicators()));
     link.send(e);
   }
   leave(1);

@@ -3,7 +3,8 @@
 
 namespace harness {
 
-std::unique_ptr<RankBackend> make_cuda_backend(const RankJob&, const fsdp::UnitPlan&, fsdp::RangeSink*) {
+std::unique_ptr<RankBackend> make_cuda_backend(const RankJob&, const fsdp::UnitPlan&, fsdp::RangeSink*,
+                                               RankSurroundings) {
   require_cuda();  // throws: built without
   return nullptr;
 }

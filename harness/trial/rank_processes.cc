@@ -24,7 +24,8 @@
 namespace harness {
 namespace {
 constexpr fsdp::Nanos kMillisecond = 1'000'000;
-constexpr int kErrorFd = 6;         // in the child until exec: where it says why exec failed
+constexpr int kErrorFd = 5;  // in the child until exec: where it says why exec failed
+constexpr int kExecPatienceMs = 1000;
 constexpr int kFirstPlacedFd = 20;  // the parent's ends lie above every number that the child assigns
 
 [[noreturn]] void fail(const std::string& what) {
@@ -52,7 +53,7 @@ Fd open_log(const LaunchOptions& options, int rank) {
 }
 
 struct ChildDescriptors {
-  int null, log, control, shared_memory, listen, error;
+  int null, log, control, shared_memory, error;
 };
 struct ChildCores {
   bool given = false;
@@ -82,9 +83,8 @@ bool give(int from, int to) { return from < 0 || dup2(from, to) >= 0; }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) _exit(127);  // it died before the line above
   const bool given = give(d.null, 0) && give(d.log, 1) && give(d.log, 2) && give(d.control, kControlFd) &&
-                     give(d.shared_memory, kSharedMemoryFd) && give(d.listen, kListenFd) && give(d.error, kErrorFd);
+                     give(d.shared_memory, kSharedMemoryFd) && give(d.error, kErrorFd);
   if (d.shared_memory < 0) close(kSharedMemoryFd);
-  if (d.listen < 0) close(kListenFd);
   if (given && fcntl(kErrorFd, F_SETFD, FD_CLOEXEC) == 0) {
     syscall(SYS_close_range, kErrorFd + 1, ~0U, 0);  // what other parts of the launcher may have left inheritable
     execvp(program, argv);
@@ -120,16 +120,15 @@ void RankProcesses::start(const LaunchOptions& options, int rank) {
   Fd error_in = placed(pipe_ends[0], "pipe");
   Fd error_out = placed(pipe_ends[1], "pipe");
   Fd null = placed(open("/dev/null", O_RDONLY | O_CLOEXEC), "/dev/null");
-  Fd memory, listen;
+  Fd memory;
   if (options.shared_memory_fd >= 0) memory = placed(dup(options.shared_memory_fd), "shared memory");
-  if (options.listen_fd >= 0 && rank == 0) listen = placed(dup(options.listen_fd), "rendezvous socket");
 
   ChildCores cores;
   if (cores.given = !options.cores.empty(); cores.given) {
     CPU_ZERO(&cores.set);
     for (const int core : options.cores.at(static_cast<std::size_t>(rank))) CPU_SET(core, &cores.set);
   }
-  const ChildDescriptors d{null.get(), r.log.get(), theirs.get(), memory.get(), listen.get(), error_out.get()};
+  const ChildDescriptors d{null.get(), r.log.get(), theirs.get(), memory.get(), error_out.get()};
   std::string flag = "--control-fd", number = std::to_string(kControlFd), program = options.program;
   char* argv[] = {program.data(), flag.data(), number.data(), nullptr};
   const pid_t launcher = getpid(), group = group_ < 0 ? 0 : group_;
@@ -141,11 +140,11 @@ void RankProcesses::start(const LaunchOptions& options, int rank) {
   ranks_.push_back(std::move(r));
 
   error_out.reset();
+  // A child that is stopped before its exec says nothing: who watches the ranks will notice.
+  pollfd p{error_in.get(), POLLIN, 0};
   int error = 0;
-  ssize_t n;
-  while ((n = read(error_in.get(), &error, sizeof error)) < 0 && errno == EINTR) {
-  }
-  if (n == sizeof error) {
+  const bool told = poll(&p, 1, kExecPatienceMs) > 0;
+  if (told && read(error_in.get(), &error, sizeof error) == sizeof error) {
     errno = error;
     fail("cannot start the rank program " + program);
   }

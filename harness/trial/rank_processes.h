@@ -19,7 +19,6 @@ namespace harness {
 // Numbers of the descriptors that a rank inherits, beside 0 (/dev/null), 1 and 2 (its log).
 inline constexpr int kControlFd = 3;
 inline constexpr int kSharedMemoryFd = 4;
-inline constexpr int kListenFd = 5;
 
 struct LaunchOptions {
   std::string program;  // absolute, or looked up in PATH
@@ -27,7 +26,6 @@ struct LaunchOptions {
   int first_rank = 0;         // of those started here: numbers the logs
   std::string log_dir;        // rankN.log in it, created if absent; empty: logs stay in memory
   int shared_memory_fd = -1;  // inherited by every rank as kSharedMemoryFd; stays the caller's
-  int listen_fd = -1;         // inherited by the first one as kListenFd; stays the caller's
   RankCores cores;            // by place; empty: where the system puts them
 };
 
@@ -52,6 +50,7 @@ class RankProcesses final : public RankGroup {
   // SIGTERM, after `grace` SIGKILL, to the whole process group; reaps all.
   void terminate(fsdp::Nanos grace) noexcept override;
   std::string log_tail(int rank, std::size_t bytes = 4096) const override;
+  ProcessSight sight(int rank) const override { return sight_of(pid(rank)); }
 
  private:
   struct Rank {

@@ -1,5 +1,7 @@
 #include "harness/trial/rank_progress.h"
 
+#include "fsdp/core/errors.h"
+
 namespace harness {
 
 void RankProgress::set_unit_names(std::vector<std::string> names) {
@@ -33,6 +35,47 @@ fsdp::Bytes ring_bytes(const fsdp::CollectiveCall& call, int group_size) {
       return 0;
   }
   return 0;
+}
+
+int RankProgress::add_communicator(const std::string& name, std::vector<int> members) {
+  const std::size_t at = place_count_.load(std::memory_order_relaxed);
+  SHARDSCOPE_CHECK(at < kMost, name);
+  places_[at].name = name;
+  places_[at].members = std::move(members);
+  place_count_.store(at + 1, std::memory_order_release);
+  enter(static_cast<int>(at));
+  return static_cast<int>(at);
+}
+
+// The order matters to nobody: another thread reads each by itself.
+void RankProgress::enter(int communicator) {
+  places_[static_cast<std::size_t>(communicator)].calls.fetch_add(3, std::memory_order_relaxed);
+}
+void RankProgress::leave(int communicator) {
+  places_[static_cast<std::size_t>(communicator)].calls.fetch_sub(1, std::memory_order_relaxed);
+}
+
+std::vector<CommunicatorState> RankProgress::communicators() const {
+  std::vector<CommunicatorState> all;
+  for (std::size_t i = 0; i < place_count_.load(std::memory_order_acquire); ++i) {
+    const std::uint64_t calls = places_[i].calls.load(std::memory_order_relaxed);
+    all.push_back({places_[i].name, places_[i].members, calls / 2, calls % 2 != 0});
+  }
+  return all;
+}
+
+fsdp::Nanos WatchedTransport::run(const fsdp::CollectiveCall& call) {
+  progress_.enter(communicator_);
+  const fsdp::Nanos arrival = inner_->run(call);  // after an error it stays where it was
+  progress_.leave(communicator_);
+  return arrival;
+}
+
+std::vector<std::uint64_t> WatchedTransport::exchange(std::uint64_t value) {
+  progress_.enter(communicator_);
+  std::vector<std::uint64_t> values = inner_->exchange(value);
+  progress_.leave(communicator_);
+  return values;
 }
 
 std::string RankProgress::where() const {

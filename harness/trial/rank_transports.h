@@ -6,9 +6,9 @@
 
 #include "fsdp/comm/host_collectives.h"
 #include "fsdp/comm/local_memory.h"
-#include "fsdp/comm/rendezvous.h"
 #include "fsdp/comm/transport.h"
 #include "harness/trial/messages.h"
+#include "harness/trial/rank_backend.h"
 
 namespace harness {
 
@@ -19,18 +19,18 @@ inline bool own_reduce_scatter(const CaseSettings& c) { return c.reduce_scatter_
 
 class TransportMaker {
  public:
-  // Meets rank 0 if the ranks meet at a rendezvous. `timeout`: of every wait of the transports.
-  TransportMaker(const RankJob& job, fsdp::Nanos timeout);
+  // `timeout`: of every wait of the transports.
+  TransportMaker(const RankJob& job, fsdp::Nanos timeout, RankSurroundings around);
 
   // Of this rank's set of the communicator; the sets that it splits all ranks into make theirs at once, each under the
-  // same `name`. On the wire of the job where it has one.
+  // same `name`. On the wire of the job where it has one; the progress knows of every call.
   std::unique_ptr<fsdp::Transport> make(const std::string& name, fsdp::Communicator c);
 
  private:
   const RankJob& job_;
   const fsdp::Nanos timeout_;
   const Wire wire_;
-  std::unique_ptr<fsdp::Rendezvous> rendezvous_;  // outlives the transports made with it
+  const RankSurroundings around_;
   std::shared_ptr<fsdp::SharedMemory> memory_;
   int channel_ = 0;
 };

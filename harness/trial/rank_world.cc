@@ -53,7 +53,7 @@ PrefetchCounts prefetch_counts(const fsdp::SchedulerStats& before, const fsdp::S
 
 class RankWorld::Impl {
  public:
-  Impl(const RankJob& job, RankProgress& progress)
+  Impl(const RankJob& job, RankProgress& progress, fsdp::Rendezvous* rendezvous)
       : job_(job),
         plan_(named(plan_of(job.settings), progress)),
         ranges_(wanted_nvtx_ranges(names_of(plan_))),
@@ -61,8 +61,9 @@ class RankWorld::Impl {
                    ? CuptiSession::wanted([](const char* name) -> const char* { return std::getenv(name); })
                    : nullptr),
         backend_(job.settings.device == "cuda"
-                     ? make_cuda_backend(job_, plan_, cupti_ ? cupti_->tags(ranges_.get()) : ranges_.get())
-                     : make_host_backend(job_, plan_, ranges_.get())),
+                     ? make_cuda_backend(job_, plan_, cupti_ ? cupti_->tags(ranges_.get()) : ranges_.get(),
+                                         {progress, rendezvous})
+                     : make_host_backend(job_, plan_, ranges_.get(), {progress, rendezvous})),
         device_(backend_->device()),
         collectives_(backend_->collectives()),
         watched_(collectives_, progress) {
@@ -171,7 +172,8 @@ class RankWorld::Impl {
   bool keep_numbers_ = true;
 };
 
-RankWorld::RankWorld(const RankJob& job, RankProgress& progress) : impl_(std::make_unique<Impl>(job, progress)) {}
+RankWorld::RankWorld(const RankJob& job, RankProgress& progress, fsdp::Rendezvous* rendezvous)
+    : impl_(std::make_unique<Impl>(job, progress, rendezvous)) {}
 RankWorld::~RankWorld() = default;
 void RankWorld::barrier() { impl_->barrier(); }
 void RankWorld::step() { impl_->step(); }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "fsdp/comm/rendezvous.h"
 #include "harness/trial/messages.h"
 #include "harness/trial/rank_progress.h"
 #include "harness/workload/trainer.h"
@@ -14,7 +15,8 @@ namespace harness {
 class RankWorld {
  public:
   // Meets the other ranks on the way. Throws ConfigError, EnvironmentError, OutOfMemory, CommError, TimeoutError.
-  RankWorld(const RankJob& job, RankProgress& progress);
+  // `rendezvous`: null when the ranks share memory; outlives the world.
+  RankWorld(const RankJob& job, RankProgress& progress, fsdp::Rendezvous* rendezvous = nullptr);
   ~RankWorld();
   RankWorld(const RankWorld&) = delete;
   RankWorld& operator=(const RankWorld&) = delete;

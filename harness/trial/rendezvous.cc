@@ -20,14 +20,10 @@ fsdp::Bytes arena_bytes(const CaseSettings& settings) {
 }
 }  // namespace
 
-bool meets_at_store(const CaseSettings& settings) { return settings.collectives == "gloo"; }
-
 Rendezvous make_rendezvous(const CaseSettings& settings) {
   Rendezvous r;
-  if (meets_at_store(settings)) {
-    Listener l = listen_on_loopback();
-    r.listener = std::move(l.fd);
-    r.port = l.port;
+  if (settings.collectives == "gloo") {
+    r.host = kLoopback;
   } else {
     r.shared_memory = Fd(fsdp::create_shared_memory(settings.world, arena_bytes(settings)));
     fcntl(r.shared_memory.get(), F_SETFD, FD_CLOEXEC);  // ranks of trials that run beside this one must not have it
@@ -41,9 +37,7 @@ RankJob rank_job(const CaseSettings& settings, const Rendezvous& r, int rank) {
   job.rank = rank;
   job.world = settings.world;
   job.shared_memory_fd = r.shared_memory.open() ? kSharedMemoryFd : -1;
-  job.listen_fd = r.port != 0 && rank == 0 ? kListenFd : -1;
-  job.master_host = r.port != 0 ? r.host : "";
-  job.master_port = r.port;
+  job.master_host = r.host;
   return job;
 }
 

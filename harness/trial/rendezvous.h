@@ -1,5 +1,5 @@
-// How the ranks of a trial find each other: descriptors that the launcher makes and the ranks inherit, so that nothing
-// has a name that could clash or stay behind.
+// How the ranks of a trial find each other: a descriptor that the launcher makes and the ranks inherit, so that nothing
+// has a name that could clash or stay behind; or what they tell each other through who leads them (run_store.h).
 #pragma once
 #include "harness/sweep/settings.h"
 #include "harness/trial/line_socket.h"
@@ -8,16 +8,11 @@
 namespace harness {
 
 struct Rendezvous {
-  Fd shared_memory;  // local collectives
-  Fd listener;       // gloo: a listening socket for rank 0, at `host`
-  int port = 0;
-  std::string host = "127.0.0.1";
+  Fd shared_memory;  // local collectives; not open: Gloo
+  std::string host;  // Gloo: an address of the network that it uses; empty: local collectives
 };
 
-// Whether the ranks of one host meet at a store over a socket; else they share memory.
-bool meets_at_store(const CaseSettings& settings);
-
-// Throws fsdp::EnvironmentError when the system gives no memory or no socket.
+// Throws fsdp::EnvironmentError when the system gives no memory.
 Rendezvous make_rendezvous(const CaseSettings& settings);
 
 RankJob rank_job(const CaseSettings& settings, const Rendezvous& rendezvous, int rank);

@@ -14,7 +14,9 @@
 #include "harness/trial/outcome.h"
 #include "harness/trial/rank_cores.h"
 #include "harness/trial/rank_processes.h"
+#include "harness/trial/rank_watch.h"
 #include "harness/trial/rendezvous.h"
+#include "harness/trial/run_store.h"
 #include "harness/trial/virtual_trial.h"
 
 namespace harness {
@@ -23,7 +25,7 @@ constexpr fsdp::Nanos kMillisecond = 1'000'000;
 constexpr fsdp::Nanos kTick = 100 * kMillisecond;
 constexpr fsdp::Nanos kCauseGrace =
     1000 * kMillisecond;  // how long peers' causes are collected after the first failure
-constexpr fsdp::Nanos kReportGrace = 300 * kMillisecond;  // how long a silent rank may take to say where it is
+constexpr fsdp::Nanos kReportGrace = 500 * kMillisecond;  // how long a silent rank may take to say where it is
 constexpr fsdp::Nanos kEndGrace = 2000 * kMillisecond;    // how long a rank may take to end once its socket has closed
 constexpr fsdp::Nanos kTermGrace = 300 * kMillisecond;
 
@@ -40,6 +42,7 @@ class Trial {
       : settings_(settings),
         options_(options),
         ranks_(options.ranks ? options.ranks() : start_here(settings, options, own_cores_)),
+        watch_(*ranks_, step_timeout_of(settings)),
         answers_(ranks_->count()) {}
 
   // Fills the record; returns when every rank has ended.
@@ -49,6 +52,7 @@ class Trial {
     deadline_ = options_.timeout > 0 ? begin + options_.timeout : INT64_MAX;
     tell_progress();
     while (!done_ && !outcome_) {
+      watch_.ask_when_due();
       for (const RankUpdate& u : ranks_->wait(std::min(deadline_, fsdp::steady_now() + kTick))) take(u);
       if (options_.stop != nullptr && options_.stop->load()) {
         outcome_ = Outcome{Status::kSkipped, "interrupted", "", -1};
@@ -58,6 +62,8 @@ class Trial {
         advance();
       } else if (fsdp::steady_now() >= deadline_) {
         outcome_ = silent_ranks();
+      } else if (!watch_.silent().empty()) {
+        outcome_ = inactive_ranks();
       }
     }
     finish(record);
@@ -82,7 +88,6 @@ class Trial {
     launch.log_dir = options.log_dir;
     launch.cores = rank_cores(settings, options);
     launch.shared_memory_fd = rendezvous.shared_memory.get();
-    launch.listen_fd = rendezvous.listener.get();
     auto ranks = std::make_unique<RankProcesses>(launch);
     own_cores = ranks->on_own_cores();
     for (int rank = 0; rank < settings.world; ++rank)
@@ -97,6 +102,7 @@ class Trial {
   void ask(RankCommand command) {
     for (int rank = 0; rank < ranks_->count(); ++rank) {
       answers_[rank].given = false;
+      watch_.set_given(rank, false);
       ranks_->send(rank, to_json_line(command));
     }
     tell_progress();
@@ -120,7 +126,7 @@ class Trial {
     Answer& answer = answers_[update.rank];
     if (update.kind == RankUpdate::Kind::kLine) {
       try {
-        take(update.rank, answer, rank_event_from_json(update.line));
+        take_line(update.rank, answer, update.line);
       } catch (const fsdp::Error& e) {
         failures_.push_back({Status::kCrashed, update.rank, Failure::Kind::kReported, e.what(), "", ""});
       }
@@ -133,6 +139,17 @@ class Trial {
             failure_of_exit(update.rank, update.wait_status, doing(), ranks_->log_tail(update.rank), update.host_oom));
       answer.gone = true;
     }
+    if (answer.gone) watch_.set_gone(update.rank);
+  }
+
+  void take_line(int rank, Answer& answer, const std::string& line) {
+    if (watch_.take(rank, line)) return;
+    if (const auto answers = store_.take(rank, line)) {
+      for (const RunStore::Answer& a : *answers) ranks_->send(a.rank, a.line);
+      return;
+    }
+    take(rank, answer, rank_event_from_json(line));
+    watch_.set_given(rank, answer.given);
   }
 
   void take(int rank, Answer& answer, RankEvent event) {
@@ -148,10 +165,9 @@ class Trial {
         answer.given = phase_ == Phase::kFinishing;
         answer.result = std::move(event.result);
         break;
-      case RankEvent::Kind::kMet:  // before there was a trial
-        break;
       case RankEvent::Kind::kWhere:
         answer.where = event.where;
+        watch_.set_where(rank, event.where);
         break;
       case RankEvent::Kind::kFailed:
         answer.gone = true;
@@ -183,13 +199,35 @@ class Trial {
   // The first failure is here: hears the others out, for a moment, and names the cause.
   Outcome settle() {
     const fsdp::Nanos until = std::min(deadline_, fsdp::steady_now() + kCauseGrace);
+    watch_.ask();
     const auto everybody_is_gone = [&] {
       return std::all_of(answers_.begin(), answers_.end(), [](const Answer& a) { return a.gone; });
     };
     while (!decisive(failures_) && !everybody_is_gone() && fsdp::steady_now() < until) {
       for (const RankUpdate& u : ranks_->wait(std::min(until, fsdp::steady_now() + kTick))) take(u);
     }
-    return outcome_of(failures_);
+    if (!may_be_due_to_another(failures_)) return outcome_of(failures_);
+    const std::vector<RankState> states = watch_.states();
+    const std::vector<int> late = late_ranks(states);
+    if (late.empty()) return outcome_of(failures_);
+    return outcome_of_lateness(late.front(), lateness_text(states, late, Lateness::kAwaited, doing()), failures_);
+  }
+
+  // No rank has failed, and some show no life.
+  Outcome inactive_ranks() {
+    const std::vector<int> silent = watch_.silent();
+    watch_.ask();
+    const fsdp::Nanos until = fsdp::steady_now() + kReportGrace;
+    while (!watch_.all_answer() && fsdp::steady_now() < until) {
+      for (const RankUpdate& u : ranks_->wait(std::min(until, fsdp::steady_now() + kTick))) take(u);
+    }
+    if (!failures_.empty()) return settle();
+    const std::vector<RankState> states = watch_.states();
+    std::vector<int> late = late_ranks(states);
+    const Lateness how = late.empty() ? Lateness::kIdle : Lateness::kAwaited;
+    if (late.empty()) late = silent;
+    const std::string text = "; nothing of it was seen for longer than step_timeout " + settings_.step_timeout;
+    return outcome_of_lateness(late.front(), lateness_text(states, late, how, doing()) + text, {});
   }
 
   // The time is over. Ranks that still run are asked where they are: a thread of theirs answers.
@@ -230,6 +268,8 @@ class Trial {
   const TrialOptions& options_;
   bool own_cores_ = false;  // before ranks_, whose start sets it
   std::unique_ptr<RankGroup> ranks_;
+  RankWatch watch_;
+  RunStore store_;
   std::vector<Answer> answers_;
   std::vector<Failure> failures_;
   std::vector<fsdp::Nanos> samples_;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "fsdp/core/clock.h"
+#include "fsdp/core/seconds.h"
 #include "harness/sweep/quantities.h"
 #include "harness/trial/assemble.h"
 #include "harness/trial/case_costs.h"
@@ -23,8 +24,10 @@ struct Answer {
   std::string reason, passing;
 };
 
-Answer wait_for_answer(RankProcesses& worker, const TrialOptions& options) {
+Answer wait_for_answer(RankProcesses& worker, fsdp::Nanos patience, const TrialOptions& options) {
   const fsdp::Nanos deadline = options.timeout > 0 ? fsdp::steady_now() + options.timeout : INT64_MAX;
+  ProcessSight sight = worker.sight(0);
+  fsdp::Nanos active = fsdp::steady_now();
   while (true) {
     for (const RankUpdate& u : worker.wait(std::min(deadline, fsdp::steady_now() + kTick))) {
       if (u.kind == RankUpdate::Kind::kLine) return {rank_event_from_json(u.line), Status::kCrashed, "", ""};
@@ -36,6 +39,15 @@ Answer wait_for_answer(RankProcesses& worker, const TrialOptions& options) {
     if (options.stop != nullptr && options.stop->load()) return {std::nullopt, Status::kSkipped, "interrupted", ""};
     if (fsdp::steady_now() >= deadline)
       return {std::nullopt, Status::kTimeout, "the prediction did not come within the timeout", ""};
+    // It waits for nobody: without processor time it is stopped, or starved.
+    const ProcessSight now = worker.sight(0);
+    if (now.ticks != sight.ticks) active = fsdp::steady_now();
+    sight = now;
+    if (fsdp::steady_now() - active > patience)
+      return {std::nullopt, Status::kTimeout,
+              std::string("the process that predicts ") + (now.stopped ? "is stopped (SIGSTOP)" : "does nothing") +
+                  "; it has used no processor time for " + fsdp::seconds(patience),
+              ""};
   }
 }
 
@@ -76,7 +88,7 @@ void run_virtual_trial(const CaseSettings& settings, const TrialOptions& options
   std::unique_ptr<RankProcesses> worker = workers.take(program);
   if (options.progress) options.progress({"predicting", 0, {worker->pid(0)}});
   worker->send(0, to_json_line(job));
-  Answer answer = wait_for_answer(*worker, options);
+  Answer answer = wait_for_answer(*worker, step_timeout_of(settings), options);
   if (!answer.event) {
     record.status = answer.status;
     record.reason = answer.reason;

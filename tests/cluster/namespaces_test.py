@@ -3,6 +3,7 @@
 usage: namespaces_test.py SHARDSCOPE [PYTHON], one with PyTorch
 """
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ cluster.need_root()
 ip = cluster.program("ip", "iproute2")
 shardscope, folder = cluster.setup()
 tag = f"shardscope{os.getpid()}"
+os.environ["SHARDSCOPE_SECRET"] = secrets.token_hex(32)  # of the ranks of two hosts
 hosts = [f"{tag}-{i}" for i in range(2)]
 links = [f"ss{os.getpid()}a", f"ss{os.getpid()}b"]
 address = ["10.213.77.1", "10.213.77.2"]

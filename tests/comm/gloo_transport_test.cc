@@ -6,7 +6,9 @@
 #include <array>
 #include <cstdio>
 #include <numeric>
+#include <thread>
 
+#include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
 #include "tests/comm/transport_suite.h"
 #include "tests/testing/shell.h"
@@ -15,33 +17,22 @@ namespace fsdp::testing {
 
 namespace {
 
-// One store for the whole program, a client per rank: connecting is what takes time.
-struct Store {
-  Store() {
-    for (int r = 0; r < 4; ++r)
-      clients[r] = std::make_unique<Rendezvous>(Rendezvous::Options{.port = server.port(), .rank = 1});
-  }
-  Rendezvous server{Rendezvous::Options{}};
-  std::array<std::unique_ptr<Rendezvous>, 4> clients;
-  int groups = 0;
-};
-Store& store() {
-  static Store s;
-  return s;
+// Threads are the ranks: what they tell each other goes through one object.
+MemoryRendezvous& rendezvous() {
+  static MemoryRendezvous all;
+  return all;
 }
+int groups = 0;
 
 }  // namespace
 
 std::vector<World> worlds_under_test() {
   const auto gloo = [](int world, Nanos timeout, const RankMain& rank_main) {
-    const std::string group = "group " + std::to_string(++store().groups);
+    const std::string group = "group " + std::to_string(++groups);
     std::vector<int> members(static_cast<std::size_t>(world));
     std::iota(members.begin(), members.end(), 0);
     return run_threads(
-        world,
-        [&](int rank) {
-          return make_gloo_transport(*store().clients[static_cast<std::size_t>(rank)], group, rank, members, timeout);
-        },
+        world, [&](int rank) { return make_gloo_transport(rendezvous(), group, rank, members, timeout, kLongTimeout); },
         rank_main);
   };
   World w{"Gloo", gloo};
@@ -56,26 +47,55 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
-TEST(Rendezvous, CarriesValuesBetweenRanks) {
-  Rendezvous zero({}), one({.port = zero.port(), .rank = 1});
-  EXPECT_FALSE(one.has("key"));
-  zero.set("key", "value");
-  EXPECT_EQ(zero.get("key"), "value");  // a set has no answer: what follows on the same connection finds it done
-  EXPECT_TRUE(one.has("key"));
-  EXPECT_EQ(one.get("key"), "value");
-  EXPECT_EQ(one.set_once("first", "1"), "1");
-  EXPECT_EQ(zero.set_once("first", "0"), "1");
+TEST(Rendezvous, TheFirstValueStaysAndWhoAskedBeforeHasItToo) {
+  MemoryRendezvous r;
+  const auto asked = r.await("key");
+  EXPECT_FALSE(asked->value());
+  EXPECT_FALSE(asked->wait_until(steady_now() + kMillisecond));
+  r.set("key", "value");
+  r.set("key", "another");
+  EXPECT_EQ(asked->value(), "value");
+  EXPECT_EQ(r.await("key")->wait_until(0), "value");
 }
 
-TEST(Rendezvous, AKeyThatNobodySetsIsATimeout) {
-  Rendezvous zero({.timeout = kShortTimeout});
-  EXPECT_THAT([&] { zero.get("absent"); }, ThrowsMessage<TimeoutError>(HasSubstr("nobody has set 'absent'")));
+TEST(Rendezvous, AWaitEndsWhenTheValueComes) {
+  MemoryRendezvous r;
+  std::thread setter([&] { r.set("key", "value"); });
+  EXPECT_EQ(r.await("key")->wait_until(steady_now() + kLongTimeout), "value");
+  setter.join();
 }
 
-TEST(Rendezvous, APortInUseIsAnEnvironmentError) {
-  Rendezvous zero({});
-  EXPECT_THAT([&] { Rendezvous again({.port = zero.port()}); },
-              ThrowsMessage<EnvironmentError>(HasSubstr("cannot serve at 127.0.0.1:" + std::to_string(zero.port()))));
+// Nobody connects, and nobody waits for longer than the time limit: who has not come is named.
+TEST(GlooConnecting, ARankThatDoesNotComeIsNamed) {
+  MemoryRendezvous r;
+  const Nanos begin = steady_now();
+  EXPECT_THAT(
+      [&] {
+        make_gloo_transport(r, "alone", 0, {0, 1}, kShortTimeout);
+      },
+      ThrowsMessage<TimeoutError>(HasSubstr("rank 1 has not come")));
+  EXPECT_LT(steady_now() - begin, 10 * kShortTimeout);
+}
+
+// A rank that needs nothing more of one that has stopped in the middle of a call goes on to the next call.
+TEST(GlooFailure, ARankThatIsACallAheadDoesNotDisagree) {
+  MemoryRendezvous r;
+  SharedCounter ended;
+  const auto failures = run_threads(
+      2,
+      [&](int rank) {
+        return make_gloo_transport(r, "ahead", rank, {0, 1}, 2 * kShortTimeout, kLongTimeout);
+      },
+      [&](Transport& t) {
+        t.exchange(0);
+        if (t.rank() == 1) {
+          r.set("gloo/ahead/stuck/1", "all_gather of unit 3 (8 x fp32, call 1)");
+          return ended.wait_for(1);
+        }
+        require_contains(text_thrown<TimeoutError>([&] { t.exchange(0); }), "rank 1 is still in all_gather of unit 3");
+        ended.add();
+      });
+  EXPECT_THAT(failures, IsEmpty());
 }
 
 // gloo_stub declares classes whose key functions live in LibTorch. An own copy of their vtables, with fewer slots,

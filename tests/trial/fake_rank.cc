@@ -1,6 +1,5 @@
 // Speaks the protocol of shardscope-rank without doing anything, and misbehaves on command.
 //   FAKE_RANK="RANK ACTION PHASE[;...]"   PHASE: start, repetition1, repetition2, ..., trace
-// Ranks that are started by others meet in the file $FAKE_STORE.
 // A repetition of rank r, the n-th, takes (r + 1) * 1000 * n nanoseconds per step by its own account. Spans: see
 // spans_of.
 #include <sys/socket.h>
@@ -12,6 +11,7 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <thread>
 
 #include "harness/trial/join_messages.h"
 #include "harness/trial/messages.h"
@@ -58,14 +58,30 @@ void say(const RankEvent& e) { say_raw(to_json_line(e)); }
   std::exit(1);
 }
 
+void say_where(const std::string& where) {
+  RankEvent e;
+  e.kind = RankEvent::Kind::kWhere;
+  e.where = where;
+  say(e);
+}
+
+// As a rank does: a thread of its own answers, and the main one sleeps.
 [[noreturn]] void hang() {
-  std::string line;
-  while (read_line(line)) {
-    if (harness::rank_command_from_json(line) != RankCommand::kReport) continue;
-    RankEvent e;
-    e.kind = RankEvent::Kind::kWhere;
-    e.where = "last collective reduce_scatter of model.layers.1, backward";
-    say(e);
+  std::thread([] {
+    std::string line;
+    while (read_line(line)) {
+      if (harness::rank_command_from_json(line) == RankCommand::kReport)
+        say_where("last collective reduce_scatter of model.layers.1, backward");
+    }
+    std::_Exit(0);
+  }).detach();
+  while (true) pause();
+}
+
+// Works for as long as it is let.
+[[noreturn]] void busy() {
+  const auto launcher = getppid();
+  while (getppid() == launcher) {
   }
   std::exit(0);
 }
@@ -76,6 +92,9 @@ void act(const std::string& action) {
   if (action == "abort") std::cerr << "terminate called after nothing\n", std::abort();
   if (action == "exit") std::cerr << "no such luck\n", std::exit(3);
   if (action == "hang") hang();
+  if (action == "stop") raise(SIGSTOP);
+  if (action == "busy") busy();
+  if (action == "timeout_later") usleep(300'000), fail(harness::Status::kTimeout, "[comm] no arrival of a rank", "");
   if (action == "mute")
     signal(SIGTERM, SIG_IGN), [] {
       while (true) pause();
@@ -161,23 +180,6 @@ void result(const harness::RankJob& job, bool traced) {
   say(e);
 }
 
-// The store is the file $FAKE_STORE.
-void meet(const harness::RankMeeting& meeting) {
-  const std::string store = std::getenv("FAKE_STORE");
-  RankEvent e;
-  e.kind = RankEvent::Kind::kMet;
-  e.where = meeting.value;
-  if (!meeting.value.empty()) {
-    std::ofstream(store + ".part") << meeting.value << "\n";
-    std::rename((store + ".part").c_str(), store.c_str());
-  }
-  for (int i = 0; e.where.empty(); ++i) {
-    std::ifstream in(store);
-    if (!std::getline(in, e.where)) usleep(5000);
-    if (i > 4000) fail(harness::Status::kCommError, "[rendezvous] nobody has come", "");
-  }
-  say(e);
-}
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -186,14 +188,8 @@ int main(int argc, char** argv) {
   }
   std::string line;
   if (!read_line(line)) return 1;
-  while (true) {  // a rank that a launcher has started
-    if (const auto meeting = harness::meeting_from_json(line)) {
-      meet(*meeting);
-    } else if (!harness::preparation_from_json(line)) {
-      break;
-    }
+  while (harness::preparation_from_json(line))  // of a rank that a launcher has started
     if (!read_line(line)) return 1;
-  }
   const harness::RankJob job = harness::rank_job_from_json(line);
   std::cout << "pid " << getpid() << " cwd-independent start" << std::endl;
   phase(job.rank, "start");
@@ -203,7 +199,9 @@ int main(int argc, char** argv) {
   int repetitions = 0;
   while (read_line(line)) {
     const RankCommand command = harness::rank_command_from_json(line);
-    if (command == RankCommand::kRepeat) {
+    if (command == RankCommand::kReport) {
+      say_where("waiting for the launcher");
+    } else if (command == RankCommand::kRepeat) {
       phase(job.rank, "repetition" + std::to_string(++repetitions));
       RankEvent e;
       e.kind = RankEvent::Kind::kRepetition;

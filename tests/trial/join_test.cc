@@ -24,6 +24,7 @@ using testing::HasSubstr;
 using testing::IsSupersetOf;
 
 constexpr fsdp::Nanos kSecond = 1'000'000'000;
+const std::string kSecret = "a secret of this test alone";
 
 class JoinedTrial : public testing::Test {
  protected:
@@ -34,18 +35,11 @@ class JoinedTrial : public testing::Test {
   };
 
   void SetUp() override {
-    store_ = testing::TempDir() + "shardscope_join_" + std::to_string(getpid());
-    std::filesystem::remove(store_);
-    setenv("FAKE_STORE", store_.c_str(), 1);
     unsetenv("FAKE_RANK");
     settings_.steps = 2;
     settings_.step_timeout = "20s";
   }
-  void TearDown() override {
-    unsetenv("FAKE_STORE");
-    unsetenv("FAKE_RANK");
-    std::filesystem::remove(store_);
-  }
+  void TearDown() override { unsetenv("FAKE_RANK"); }
 
   RankPlace place(int rank, int world) const {
     RankPlace p{"torchrun", rank, world, rank, world, "127.0.0.1", 29'999};
@@ -59,9 +53,9 @@ class JoinedTrial : public testing::Test {
         TrialOptions options;
         options.rank_program = SHARDSCOPE_FAKE_RANK;
         options.repeat.min = options.repeat.max = 2;
-        e.record = lead_trial(p, settings, options);
+        e.record = lead_trial(p, kSecret, settings, options);
       } else {
-        e.code = follow_trial(p, settings, {SHARDSCOPE_FAKE_RANK, "", nullptr});
+        e.code = follow_trial(p, kSecret, settings, {SHARDSCOPE_FAKE_RANK, "", nullptr});
       }
     } catch (const fsdp::Error& error) {
       e.error = error.what();
@@ -84,7 +78,6 @@ class JoinedTrial : public testing::Test {
   }
 
   CaseSettings settings_;
-  std::string store_;
 };
 
 TEST_F(JoinedTrial, RankZeroLeadsAndHasTheRecordTheOthersEndAsItSays) {
@@ -181,8 +174,9 @@ TEST(JoinedRanks, ALineThatCannotBeReadDoesNotDisturbTheEnd) {
 }
 
 TEST(JoinMessages, LinesComeBackAsTheyWereAndOtherLinesAreLeftAlone) {
-  const RankMeeting m{3, "10.0.0.1", 29'500, true, "key", "1 token", 5};
-  EXPECT_EQ(to_json_line(*meeting_from_json(to_json_line(m))), to_json_line(m));
+  const RankPreparation p{"/proc/1/fd/4", "eth0", 17, "host0"};
+  EXPECT_EQ(to_json_line(*preparation_from_json(to_json_line(p))), to_json_line(p));
+  EXPECT_EQ(seen_from_json(seen_line({true, true, 5}))->ticks, 5);
   const RankEnd e{9, true, "last \"words\"\n"};
   EXPECT_EQ(rank_end_from_json(to_json_line(e))->log, e.log);
   EXPECT_EQ(*end_from_json(end_line(130)), 130);

@@ -50,5 +50,43 @@ TEST_F(LineSocketTest, AFullSocketLosesWholeLinesOnly) {
   for (const std::string& l : b_.receive()) EXPECT_EQ(l, line);
 }
 
+TEST_F(LineSocketTest, ALongerLineThanTheLimitClosesAndKeepsNothing) {
+  b_.limit(100);
+  a_.send(std::string(100, 'x'));
+  std::string line;
+  ASSERT_TRUE(b_.next(line, 0));
+  a_.send(std::string(101, 'x'));
+  EXPECT_FALSE(b_.next(line, 0));
+  EXPECT_FALSE(b_.open());
+}
+
+TEST_F(LineSocketTest, SealedLinesComeInOrderAndOnce) {
+  a_.send("open");
+  a_.seal("key of a", "key of b");
+  a_.send("one");
+  a_.send("two");
+  std::string line;
+  ASSERT_TRUE(b_.next(line, 0));
+  b_.seal("key of b", "key of a");  // what has come by then is sealed already
+  EXPECT_THAT(b_.receive(), ElementsAre("one", "two"));
+  b_.send("three");
+  EXPECT_THAT(a_.receive(), ElementsAre("three"));
+}
+
+TEST_F(LineSocketTest, ALineThatIsNotSealedOrUnderAnotherKeyOrRepeatedCloses) {
+  std::string sealed;
+  a_.seal("key of a", "key of b");
+  a_.send("one");
+  ASSERT_TRUE(b_.next(sealed, 0));  // as it travels
+  for (const std::vector<std::string>& lines :
+       {std::vector<std::string>{"one"}, {"0 one"}, {sealed + " "}, {sealed, sealed}}) {
+    SetUp();
+    b_.seal("key of b", "key of a");
+    for (const std::string& l : lines) a_.send(l);
+    EXPECT_EQ(b_.receive().size(), lines.size() - 1);
+    EXPECT_FALSE(b_.open());
+  }
+}
+
 }  // namespace
 }  // namespace harness

@@ -47,7 +47,7 @@ TEST_F(RankLinkProtocol, CommandsComeInOrderAndReportIsAnsweredInBetween) {
   say(to_json_line(RankCommand::kReport));
   say(to_json_line(RankCommand::kTrace));
   EXPECT_EQ(link_->read_first_line(), "the job");
-  link_->start([] { return std::string("here"); }, [] {});
+  link_->start({.where = [] { return std::string("here"); }, .on_closed = [] {}});
   const RankEvent e = hear();  // nobody has asked for a command yet
   EXPECT_EQ(e.kind, RankEvent::Kind::kWhere);
   EXPECT_EQ(e.where, "here");
@@ -57,7 +57,7 @@ TEST_F(RankLinkProtocol, CommandsComeInOrderAndReportIsAnsweredInBetween) {
 
 TEST_F(RankLinkProtocol, AClosedLauncherIsNoticedByTheThread) {
   std::promise<void> closed;
-  link_->start([] { return std::string(); }, [&] { closed.set_value(); });
+  link_->start({.where = [] { return std::string(); }, .on_closed = [&] { closed.set_value(); }});
   shutdown(launcher_, SHUT_RDWR);
   EXPECT_EQ(closed.get_future().wait_for(std::chrono::nanoseconds(testing_support::kPatience)),
             std::future_status::ready);

@@ -28,7 +28,7 @@ TEST(RankWorld, RanksThatIssueDifferentCollectivesSayWhoAndWhat) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {
-      RankJob job{c, rank, 2, -1, fd, -1, "", 0};
+      RankJob job{c, rank, 2, -1, fd};
       if (rank == 1) job.settings.wrap = "root";
       RankProgress progress;
       std::unique_ptr<RankWorld> world;

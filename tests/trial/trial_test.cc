@@ -23,6 +23,7 @@ namespace harness {
 namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr fsdp::Nanos kSecond = 1'000'000'000;
 
@@ -225,6 +226,35 @@ TEST_F(TrialOutcome, ARankThatNeverStartsUpIsATimeout) {
   const CaseRecord r = run("1 hang start");
   EXPECT_EQ(r.status, Status::kTimeout);
   EXPECT_THAT(r.reason, HasSubstr("no answer while starting from rank 1"));
+}
+
+TEST_F(TrialOutcome, ARankThatDoesNothingWhileStartingIsNamedWithinItsTimeLimit) {
+  settings_.step_timeout = "0.3s";
+  for (const char* how : {"hang", "mute"}) {
+    const CaseRecord r = run(std::string("1 ") + how + " start");
+    EXPECT_EQ(r.status, Status::kTimeout);
+    EXPECT_THAT(r.reason, HasSubstr("rank 1")) << how;
+    EXPECT_THAT(r.reason, Not(HasSubstr("rank 0"))) << how;
+    EXPECT_THAT(r.reason, HasSubstr("while starting")) << how;
+  }
+}
+
+TEST_F(TrialOutcome, AStoppedRankIsNamedThoughItsPeerComplains) {
+  settings_.step_timeout = "1s";
+  const CaseRecord r = run("1 stop repetition1;0 timeout_later repetition1");
+  EXPECT_EQ(r.status, Status::kTimeout);
+  EXPECT_THAT(r.reason, HasSubstr("rank 1 does not answer in the warm-up or the first repetition: its process is "
+                                  "stopped (SIGSTOP)"));
+  EXPECT_THAT(r.reason, HasSubstr("; rank 0: [comm] no arrival of a rank"));
+}
+
+TEST_F(TrialOutcome, ASleepingRankAmongBusyOnesIsNamed) {
+  settings_.world = 3;
+  settings_.step_timeout = "0.5s";
+  const CaseRecord r = run("0 busy repetition1;1 hang repetition1;2 busy repetition1", 10 * kSecond);
+  EXPECT_EQ(r.status, Status::kTimeout);
+  EXPECT_THAT(r.reason, HasSubstr("rank 1 does nothing in the warm-up"));
+  EXPECT_THAT(r.reason, Not(HasSubstr("rank 2")));
 }
 
 TEST_F(TrialOutcome, AClosedSocketOfALivingRankIsACrash) {
