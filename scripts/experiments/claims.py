@@ -250,11 +250,10 @@ def predicted_7b(cases):
     cause, share = largest(grown(usual, finest))
     coarse = too_coarse(large)
     number = f"{finest.step_ns / usual.step_ns:.2f}x; {coarse.number}"
-    if cause == "compute":  # the arithmetic is the same in both
-        cause += f", which may be what each pass over a unit costs the GPU besides its operators ({len(finest.units)} units instead of {len(usual.units)})"
     text = f"{ms(finest.step_ns)} against {ms(usual.step_ns)} for block, {share:.0%} of what grew is {cause}; {coarse.text}"
-    if coarse.verdict != SHOWS or finest.step_ns < 1.25 * usual.step_ns:
+    if coarse.verdict != SHOWS or finest.step_ns <= 1.05 * usual.step_ns:
         return Finding(FAIL, number, text)
     if ratio >= 2:
         return Finding(SHOWS, number, text)
-    return Finding(DIFFERS, number, text + "; below 2x: what a unit costs besides its arithmetic is small beside the arithmetic of 7B parameters")
+    return Finding(DIFFERS, number, text + f"; below 2x: most of what {len(finest.units)} units need on this network hides under the arithmetic of 7B parameters, and "
+                   "the host's time a unit is this runtime's; an FSDP in eager Python takes about 0.6 ms of the host for each unit (bench/results/host_overhead.md)")
