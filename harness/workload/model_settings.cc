@@ -174,8 +174,9 @@ std::string model_name(const std::string& text) { return text.substr(0, text.fin
 
 void check_sequence(const ModelSettings& m, std::int64_t seq) {
   if (m.fixed_seq && seq != m.seq)
-    throw ConfigError("[seq] " + std::to_string(seq) + " is not the length " + std::to_string(m.seq) + " that " + m.file +
-                      " was exported for; leave seq out, or export it again with --seq " + std::to_string(seq));
+    throw ConfigError("[seq] " + std::to_string(seq) + " is not the length " + std::to_string(m.seq) + " that " +
+                      m.file + " was exported for; leave seq out, or export it again with --seq " +
+                      std::to_string(seq));
   if (m.positions == 0 || seq <= m.positions) return;
   throw ConfigError("[seq] " + std::to_string(seq) + " is more than the model's " + std::to_string(m.positions) +
                     " positions; use at most " + std::to_string(m.positions) +
