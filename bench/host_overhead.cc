@@ -28,7 +28,7 @@ struct Run {
     harness::TrainerSettings s;
     s.model.layers = 32, s.model.dim = 32, s.model.heads = s.model.kv_heads = 1, s.model.ffn = 64, s.model.vocab = 64;
     s.model.seq = 8;
-    const UnitPlan plan = make_unit_plan(harness::describe_model(s.model), parse_wrap(wrap, {}), {});
+    const UnitPlan plan = make_unit_plan(harness::describe_model(s.model), parse_wrap(wrap), {});
     trainer = std::make_unique<harness::Trainer>(s, plan, device, collectives, meter);
     for (int i = 0; i < kWarmup; ++i) trainer->step();
   }

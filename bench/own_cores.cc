@@ -51,7 +51,7 @@ HostTransports transports(const Wire& wire) {
 }
 
 std::vector<Span> traced(const harness::TrainerSettings& s, const Wire& wire, int steps) {
-  const UnitPlan plan = make_unit_plan(harness::describe_model(s.model), parse_wrap("block", {}), {});
+  const UnitPlan plan = make_unit_plan(harness::describe_model(s.model), parse_wrap("block"), {});
   MemoryMeter meter;
   HostDevice device({.rank = 0});
   HostCollectives collectives(device, transports(wire));
@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
   }
   return bench::run_program([&] {
     const Wire wire{bench::number_at(argc, argv, 2, "LATENCY_NS", std::int64_t{0}, std::int64_t{0}),
-                    bench::number_at(argc, argv, 3, "BYTES_PER_S", std::int64_t{1})};
+                    static_cast<double>(bench::number_at(argc, argv, 3, "BYTES_PER_S", std::int64_t{1}))};
     print(traced(settings_of(argv[1]), wire, bench::number_at(argc, argv, 4, "STEPS", 1)));
   });
 }

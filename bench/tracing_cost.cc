@@ -90,7 +90,7 @@ Result run_rank(const std::shared_ptr<ThreadBoard>& board, int number, const Uni
 
 // An error of a rank ends the program: the other one gives up after the timeout.
 Result run(const std::string& wrap, int steps, int quads) {
-  const UnitPlan plan = make_unit_plan(harness::describe_model(small_model().model), parse_wrap(wrap, {}), {});
+  const UnitPlan plan = make_unit_plan(harness::describe_model(small_model().model), parse_wrap(wrap), {});
   const auto board = make_thread_board(kRanks);
   std::thread other([&] { run_rank(board, 1, plan, steps, quads); });
   Result result = run_rank(board, 0, plan, steps, quads);

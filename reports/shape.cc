@@ -8,19 +8,12 @@
 #include <set>
 #include <string_view>
 
+#include "harness/sweep/settings.h"
 #include "harness/sweep/text.h"
 #include "reports/text.h"
 
 namespace reports {
 namespace {
-
-constexpr std::string_view kWorkloadSettings[] = {
-    "device",         "model",   "set",           "world",       "hardware",  "wire",
-    "ranks_per_node", "network", "memory_budget", "collectives", "optimizer", "seed"};
-
-bool is_workload(const std::string& name) {
-  return std::find(std::begin(kWorkloadSettings), std::end(kWorkloadSettings), name) != std::end(kWorkloadSettings);
-}
 
 // Settings that differ between cases and are no axis of the sweep.
 std::vector<std::string> hidden_axes(const ReportInput& input) {
@@ -57,7 +50,7 @@ void sort_numbers(std::vector<std::string>& values) {
 }
 
 Axis make_axis(const ReportInput& input, const std::string& name, std::vector<std::string> declared) {
-  Axis axis{name, std::move(declared), {}, is_workload(name)};
+  Axis axis{name, std::move(declared), {}, harness::has_role(name, harness::Role::kWork)};
   const bool ordered = !axis.values.empty();
   for (const auto& c : input.cases) {
     const std::string* value = setting(c, name);

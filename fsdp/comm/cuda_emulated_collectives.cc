@@ -33,7 +33,7 @@ void CudaEmulatedCollectives::run(const CollectiveCall& call, int ranks, CudaRun
   CudaRuntime& runtime = device_.runtime();
   const Bytes bytes = call.count * size_of(call.in_dtype);
   CudaRuntime::PacedCopy hold;
-  hold.hold = wire_time(call, ranks, options_.wire.latency, options_.wire.bytes_per_second);
+  hold.hold = wire_time(call, ranks, options_.wire);
   hold.blocks = options_.blocks;
   if (call.kind == CollectiveKind::kAllGather && bytes > 0)
     hold.from = call.in, hold.to = call.out, hold.bytes = bytes, hold.copies = ranks;

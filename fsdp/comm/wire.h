@@ -5,19 +5,15 @@
 #include <memory>
 
 #include "fsdp/comm/transport.h"
+#include "fsdp/core/wire.h"
 
 namespace fsdp {
-
-struct Wire {
-  Nanos latency = 0;
-  std::int64_t bytes_per_second = 0;  // > 0; of each rank, in each direction
-};
 
 // Time on the wire, from the arrival of the last rank: latency + bytes / bandwidth, rounded down to a nanosecond. Bytes
 // each rank sends, in the travelling dtype (in_dtype), with n = the full buffer and W = world:
 //   all_gather, reduce_scatter  (W-1)/W n      all_reduce  2 (W-1)/W n      broadcast  n      barrier  0
 // With one rank nothing travels: 0.
-Nanos wire_time(const CollectiveCall& call, int world, Nanos latency, std::int64_t bytes_per_second);
+Nanos wire_time(const CollectiveCall& call, int world, const Wire& wire);
 
 // Runs the inner transport, then holds the calling thread, not a core, until the call's time on the wire has passed
 // since the last rank arrived (as the inner transport knows it; else since its own arrival). exchange() is not slowed

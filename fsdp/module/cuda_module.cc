@@ -38,11 +38,10 @@ class World final : public CudaWorld, private TensorDevice {
                 {.rank = o.rank, .timeout = o.timeout, .compute = current_stream(gpu_), .ranges = o.ranges}) {
     if (o.budget >= 0) limit_memory(gpu_, o.budget);
     reset_allocator_peaks(gpu_);
-    if (o.wire_bytes_per_second > 0) {
+    if (o.wire) {
       emulated_ = std::make_unique<CudaEmulatedCollectives>(
-          device_, CudaEmulatedCollectives::Options{.world = o.world,
-                                                    .wire = {o.wire_latency, o.wire_bytes_per_second},
-                                                    .blocks = o.max_ctas > 0 ? o.max_ctas : kEmulatedBlocks});
+          device_, CudaEmulatedCollectives::Options{
+                       .world = o.world, .wire = *o.wire, .blocks = o.max_ctas > 0 ? o.max_ctas : kEmulatedBlocks});
       return;
     }
     nccl_ = make_linked_nccl();

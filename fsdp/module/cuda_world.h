@@ -3,11 +3,13 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fsdp/comm/collectives.h"
 #include "fsdp/comm/transport.h"
+#include "fsdp/comm/wire.h"
 #include "fsdp/device/device.h"
 #include "fsdp/device/ranges.h"
 #include "fsdp/module/tensor_device.h"
@@ -24,9 +26,8 @@ struct CudaWorldOptions {
   Nanos timeout = 0;
   RangeSink* ranges = nullptr;  // outlives the world
   Bytes budget = -1;            // of the GPU's memory; negative: all of it
-  // Emulated: this process alone stands for all ranks, calls take as long as on this network. 0: NCCL.
-  Nanos wire_latency = 0;
-  std::int64_t wire_bytes_per_second = 0;
+  // This process alone stands for all ranks, and calls take as long as on this network; absent: NCCL.
+  std::optional<Wire> wire;
 };
 
 // What the allocator says, for the record of a case.

@@ -3,12 +3,11 @@
 #include <optional>
 #include <vector>
 
+#include "fsdp/core/optimizer_kind.h"
 #include "fsdp/module/fully_shard.h"
 #include "fsdp/module/ops.h"
 
 namespace fsdp {
-
-enum class OptimizerKind : std::uint8_t { kAdamW, kSgd };
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;

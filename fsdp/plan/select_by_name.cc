@@ -101,11 +101,12 @@ std::vector<ModuleId> tops(const ModuleTree& tree, const std::vector<ModuleId>& 
 
 // Which line decides each module, -1 for none; notes where lines overlap.
 std::vector<int> assign_lines(const ModuleTree& tree, const WrapPlan& plan, Selection& s) {
+  const UnitOptions defaults = s.root;
   std::vector<int> line_of(tree.modules.size(), -1);
   for (std::size_t i = 0; i < plan.lines.size(); ++i) {
     const PlanLine& line = plan.lines[i];
     if (!line.together && line.match == std::vector<std::string>{"root"} && tree.find("root") < 0) {
-      s.root = line.options;
+      s.root = options_of(line, defaults);
       s.reasons[0] = "root is named";
       continue;
     }
@@ -165,10 +166,10 @@ Selection select_by_plan(const ModuleTree& tree, const WrapPlan& policy, const U
     }
     if (modules.empty()) continue;
     if (line.together) {
-      s.groups.push_back({tops(tree, modules), line.options});
+      s.groups.push_back({tops(tree, modules), options_of(line, defaults)});
       continue;
     }
-    for (ModuleId m : modules) s.groups.push_back({{m}, line.options});
+    for (ModuleId m : modules) s.groups.push_back({{m}, options_of(line, defaults)});
   }
   return s;
 }

@@ -1,18 +1,24 @@
-// Reads wrap plan files (YAML), and the unit options that they share with the case settings.
+// Reads wrap plan files (YAML).
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "fsdp/core/errors.h"
 #include "fsdp/plan/nearest.h"
+#include "fsdp/plan/unit_options.h"
 #include "fsdp/plan/wrap_policy.h"
 
 namespace fsdp {
 namespace {
 
-const std::vector<std::string> kLineKeys = {"match",        "strategy",     "param_dtype",
-                                            "reduce_dtype", "output_dtype", "reshard_after_forward"};
+const std::vector<std::string>& line_keys() {
+  static const std::vector<std::string> kKeys = [] {
+    std::vector<std::string> keys = {"match"};
+    for (const UnitOptionRow& row : unit_option_table()) keys.emplace_back(row.name);
+    return keys;
+  }();
+  return kKeys;
+}
 
 std::string list(const std::vector<std::string>& names) {
   std::string text;
@@ -20,69 +26,9 @@ std::string list(const std::vector<std::string>& names) {
   return text;
 }
 
-[[noreturn]] void refuse(const std::string& key, const std::string& text, const std::string& allowed) {
-  throw ConfigError(key + ": '" + text + "' is not one of the values; allowed: " + allowed);
-}
-
-// A whole number of at least 1, or 0 for anything else.
-int positive(std::string_view text) {
-  int n = 0;
-  const auto r = std::from_chars(text.data(), text.data() + text.size(), n);
-  return !text.empty() && r.ec == std::errc{} && r.ptr == text.data() + text.size() && n >= 1 ? n : 0;
-}
-
-void set_strategy(UnitOptions& o, const std::string& text) {
-  const auto colon = text.find(':');
-  const std::string name = text.substr(0, colon);
-  const int group = colon == std::string::npos ? 0 : positive(std::string_view(text).substr(colon + 1));
-  for (Strategy s : {Strategy::kFullShard, Strategy::kShardGradOp, Strategy::kNoShard, Strategy::kHybridShard,
-                     Strategy::kHybridShardZero2}) {
-    const bool hybrid = s == Strategy::kHybridShard || s == Strategy::kHybridShardZero2;
-    if (name != name_of(s) || hybrid != (group > 0) || hybrid != (colon != std::string::npos)) continue;
-    o.strategy = s;
-    o.group = group;
-    return;
-  }
-  refuse(
-      "strategy", text,
-      "full_shard, shard_grad_op, no_shard, hybrid_shard:GROUP, hybrid_shard_zero2:GROUP (GROUP: ranks that share one "
-      "copy)");
-}
-
-Dtype dtype_of(const std::string& key, const std::string& text) {
-  for (Dtype d : {Dtype::kFloat32, Dtype::kBFloat16}) {
-    if (text == name_of(d)) return d;
-  }
-  refuse(key, text, "fp32, bf16");
-}
-
-void set_output_dtype(UnitOptions& o, const std::string& text) {
-  if (text == "auto") {
-    o.output_dtype.reset();
-  } else if (text == name_of(Dtype::kFloat32) || text == name_of(Dtype::kBFloat16)) {
-    o.output_dtype = dtype_of("output_dtype", text);
-  } else {
-    refuse("output_dtype", text, "auto, fp32, bf16");
-  }
-}
-
-void set_reshard(UnitOptions& o, const std::string& text) {
-  o.reshard_group = 0;
-  if (text == "auto") {
-    o.reshard_after_forward.reset();
-  } else if (text == "true" || text == "false") {
-    o.reshard_after_forward = text == "true";
-  } else if (const int group = positive(text); group > 0) {
-    o.reshard_after_forward = group > 1;  // a copy over one rank is the whole: kept
-    o.reshard_group = group > 1 ? group : 0;
-  } else {
-    refuse("reshard_after_forward", text, "auto, true, false, or the ranks of a smaller group");
-  }
-}
-
 class Reader {
  public:
-  Reader(const std::string& file, const UnitOptions& defaults) : file_(file), defaults_(defaults) {}
+  explicit Reader(const std::string& file) : file_(file) {}
 
   WrapPlan read(const std::string& text) const {
     YAML::Node root;
@@ -127,15 +73,14 @@ class Reader {
   }
 
   PlanLine read_line(const YAML::Node& unit) const {
-    if (!unit.IsMap()) fail(unit.Mark(), "a unit is a map with the keys " + list(kLineKeys));
+    if (!unit.IsMap()) fail(unit.Mark(), "a unit is a map with the keys " + list(line_keys()));
     PlanLine line;
-    line.options = defaults_;
     line.line = unit.Mark().line + 1;
     std::vector<std::string> seen;
     for (const auto& entry : unit) {
       const std::string key = scalar(entry.first, "a key");
-      if (std::find(kLineKeys.begin(), kLineKeys.end(), key) == kLineKeys.end())
-        unknown_key(entry.first, key, kLineKeys);
+      if (std::find(line_keys().begin(), line_keys().end(), key) == line_keys().end())
+        unknown_key(entry.first, key, line_keys());
       if (std::find(seen.begin(), seen.end(), key) != seen.end())
         fail(entry.first.Mark(), "'" + key + "' stands twice in this unit; keep one");
       seen.push_back(key);
@@ -146,10 +91,11 @@ class Reader {
       }
       const std::string value = scalar(entry.second, "'" + key + "'");
       try {
-        apply_unit_option(line.options, key, value);
+        unit_option(key).parse(line.options, value);
       } catch (const ConfigError& e) {
-        fail(entry.second.Mark(), e.what());
+        fail(entry.second.Mark(), key + ": " + e.what());
       }
+      line.given.push_back(key);
     }
     if (line.match.empty())
       fail(unit.Mark(), "this unit has no 'match'; name the modules, as in match: \"model.layers.*\"");
@@ -167,30 +113,18 @@ class Reader {
   }
 
   const std::string& file_;
-  const UnitOptions& defaults_;
 };
 
 }  // namespace
 
-void apply_unit_option(UnitOptions& options, const std::string& key, const std::string& text) {
-  if (key == "strategy") {
-    set_strategy(options, text);
-  } else if (key == "param_dtype") {
-    options.param_dtype = dtype_of(key, text);
-  } else if (key == "reduce_dtype") {
-    options.reduce_dtype = dtype_of(key, text);
-  } else if (key == "output_dtype") {
-    set_output_dtype(options, text);
-  } else if (key == "reshard_after_forward") {
-    set_reshard(options, text);
-  } else {
-    const std::vector<std::string> keys(kLineKeys.begin() + 1, kLineKeys.end());
-    throw ConfigError("'" + key + "' is not an option of a unit; allowed: " + list(keys));
-  }
+UnitOptions options_of(const PlanLine& line, const UnitOptions& defaults) {
+  UnitOptions o = defaults;
+  for (const std::string& key : line.given) unit_option(key).copy(o, line.options);
+  return o;
 }
 
-WrapPlan parse_wrap_plan(const std::string& yaml_text, const std::string& file_name, const UnitOptions& defaults) {
-  return Reader(file_name, defaults).read(yaml_text);
+WrapPlan parse_wrap_plan(const std::string& yaml_text, const std::string& file_name) {
+  return Reader(file_name).read(yaml_text);
 }
 
 }  // namespace fsdp

@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "fsdp/core/errors.h"
-#include "fsdp/core/files.h"
 #include "fsdp/plan/nearest.h"
 #include "fsdp/plan/selection.h"
 
@@ -58,14 +57,12 @@ WrapClass parse_class(const std::string& value) {
   return policy;
 }
 
-WrapPlan read_plan(const std::string& file, const UnitOptions& defaults) {
+WrapPlan read_plan(const std::string& file, const std::string& text) {
   if (file.empty()) throw ConfigError("[wrap] plan: names no file; for example plan:units.yaml");
-  const SmallFile plan = read_small(file, kLargestSmallFile);
-  if (!plan.problem.empty() || plan.text.empty()) {
-    throw ConfigError("[wrap] the plan file '" + file + "' " + (plan.problem.empty() ? "is empty" : plan.problem) +
-                      "; give the path of a readable, non-empty YAML file");
-  }
-  return parse_wrap_plan(plan.text, file, defaults);
+  if (text.empty())
+    throw ConfigError("[wrap] the plan file '" + file +
+                      "' is empty; give units, for example units: [{match: lm_head}]");
+  return parse_wrap_plan(text, file);
 }
 
 // The largest module that a size policy could make a unit, for advice; 0 if there is none.
@@ -115,7 +112,12 @@ Selection select_units(const ModuleTree& tree, const WrapPolicy& policy, const U
 
 }  // namespace
 
-WrapPolicy parse_wrap(const std::string& text, const UnitOptions& defaults) {
+std::string wrap_plan_file(const std::string& text) {
+  constexpr std::string_view kHead = "plan:";
+  return text.rfind(kHead, 0) == 0 ? text.substr(kHead.size()) : "";
+}
+
+WrapPolicy parse_wrap(const std::string& text, const std::string& plan_text) {
   const auto colon = text.find(':');
   const std::string form = text.substr(0, colon);
   const bool has_value = colon != std::string::npos;
@@ -128,7 +130,7 @@ WrapPolicy parse_wrap(const std::string& text, const UnitOptions& defaults) {
   if (form == "blocks") return parse_blocks(value);
   if (form == "size") return parse_size(value);
   if (form == "class") return parse_class(value);
-  if (form == "plan") return read_plan(value, defaults);
+  if (form == "plan") return read_plan(value, plan_text);
   const std::string nearest =
       form == "block" ? "blocks"
                       : nearest_names(form, {"root", "block", "blocks", "sublayer", "size", "class", "plan"}, 1);

@@ -26,25 +26,26 @@ struct WrapClass {
 struct PlanLine {
   // Module path patterns, `*` matches any run of characters but a dot. "root" alone: the options of the root unit.
   std::vector<std::string> match;
-  UnitOptions options;
+  UnitOptions options;    // those that are named in `given`
   bool together = false;  // (a YAML list) all modules matched form one unit; else each is a unit of its own
   int line = 0;           // in the file, from 1; 0: not from a file
+  std::vector<std::string> given = {};
 };
+// With `defaults` for what the entry leaves out.
+UnitOptions options_of(const PlanLine& line, const UnitOptions& defaults);
 struct WrapPlan {
   std::vector<PlanLine> lines;
   std::string file;
 };
 using WrapPolicy = std::variant<WrapRoot, WrapBlocks, WrapSublayer, WrapSize, WrapClass, WrapPlan>;
 
-// Throws ConfigError naming what is wrong and what would be right. `plan:` files are read by parse_wrap_plan.
-// `defaults` fills what a plan file's lines leave out.
-WrapPolicy parse_wrap(const std::string& text, const UnitOptions& defaults);
-WrapPlan parse_wrap_plan(const std::string& yaml_text, const std::string& file_name, const UnitOptions& defaults);
+// Throws ConfigError naming what is wrong and what would be right. No file is read here: `plan_text` is the content of
+// the file that plan:FILE names.
+WrapPolicy parse_wrap(const std::string& text, const std::string& plan_text = {});
+// FILE of plan:FILE; empty for any other form.
+std::string wrap_plan_file(const std::string& text);
+WrapPlan parse_wrap_plan(const std::string& yaml_text, const std::string& file_name);
 
-// Sets one of strategy, param_dtype, reduce_dtype, output_dtype, reshard_after_forward from text, with the values of
-// the settings. Throws ConfigError "KEY: 'TEXT' is not ...; allowed: ..." without a place: the caller knows where it
-// stood.
-void apply_unit_option(UnitOptions& options, const std::string& key, const std::string& text);
 // `*` matches any run of characters but a dot; everything else matches itself.
 bool path_matches(std::string_view pattern, std::string_view path);
 

@@ -20,9 +20,6 @@ namespace {
 constexpr double kLeastNumber = 1e-6;       // losses and norms below are zero
 constexpr std::size_t kMostPairs = 40'000;  // tried for the likest one when nothing matches
 
-// Settings that do not change what is measured.
-bool informational_setting(const std::string& name) { return name == "step_timeout"; }
-
 // Fields of the environment that must be equal; the rest should be, but for those that only inform.
 bool required_field(const std::string& name) {
   static constexpr std::array<std::string_view, 6> kRequired = {"cpu",       "cores",        "gpu",
@@ -54,8 +51,8 @@ std::vector<FieldDifference> differences(const Fields& a, const Fields& b) {
 
 Fields setting_fields(const CaseRecord& c, const std::set<std::string>& allow) {
   Fields out;
-  for (const auto& [name, value] : c.settings)
-    if (!allow.count(name) && !informational_setting(name)) out[name] = value;
+  for (const auto& [name, value] : with_defaults(c.settings))
+    if (!allow.count(name) && !has_role(name, Role::kGuard)) out[name] = value;
   return out;
 }
 
@@ -276,7 +273,7 @@ SideName parse_side(const std::string& text, bool exists_as_given) {
     if (equals == std::string::npos) break;
     const std::string name = text.substr(at + 1, equals - at - 1);
     const auto& table = setting_table();
-    if (std::none_of(table.begin(), table.end(), [&](const SettingInfo& s) { return s.name == name; })) {
+    if (std::none_of(table.begin(), table.end(), [&](const SettingRow& s) { return s.name == name; })) {
       if (unknown.empty() && name.find('/') == std::string::npos) unknown = name;
       continue;
     }
@@ -300,6 +297,8 @@ SideName parse_side(const std::string& text, bool exists_as_given) {
     out.selected.emplace_back(piece.substr(0, equals), piece.substr(equals + 1));
   }
   for (auto& [name, value] : out.selected) {
+    const SettingRow& row = setting_row(name);
+    if (row.file && !row.file(value).empty()) continue;  // as it stands: the file may be gone
     apply_setting(defaults, name, value);
     value = setting_text(defaults, name);
   }

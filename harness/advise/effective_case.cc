@@ -61,12 +61,12 @@ fsdp::VerbLog second_step(const CaseSettings& c, const Policy& p, const std::vec
   fsdp::VirtualCollectives collectives(device, c.world, [](const fsdp::CollectiveCall&) { return fsdp::Nanos{0}; });
   fsdp::CountingUnitMemory memory(bytes, all_reduces, meter);
   fsdp::Scheduler scheduler(traits, scheduler_options_of(c), device, collectives, memory, &meter);
-  const fsdp::Script script = fsdp::make_script(p.tree, p.plan, c.checkpoint == "block");
+  const fsdp::Script script = fsdp::make_script(p.tree, p.plan, c.checkpoint == Checkpoint::kBlock);
   fsdp::VerbLog log;
   for (int step = 0; step < 2; ++step) {
     if (step == 1) scheduler.set_log(&log);
     fsdp::run_scripted_step(scheduler, device, step, script, {},
-                            {std::min(c.accumulate, kMicroBatches), c.accumulate_sync == "every"});
+                            {std::min(c.accumulate, kMicroBatches), c.accumulate_sync == AccumulateSync::kEvery});
   }
   return log;
 }
@@ -74,7 +74,7 @@ fsdp::VerbLog second_step(const CaseSettings& c, const Policy& p, const std::vec
 }  // namespace
 
 std::optional<std::string> effective_key(const CaseSettings& c) try {
-  if (c.prefetch_order != "recorded") return to_json(c);
+  if (c.prefetch_order) return to_json(c) + c.prefetch_order->text;
   const Policy p = policy_of(c);
   std::vector<fsdp::UnitBytes> bytes;
   std::vector<fsdp::UnitTraits> traits;

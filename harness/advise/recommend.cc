@@ -31,14 +31,28 @@ std::string setting(const CaseRecord& c, const std::string& name) {
 }
 
 // What must be equal for two cases to be choices for the same job.
-std::string workload_of(const CaseRecord& c) {
+std::string workload_key(const CaseRecord& c) {
+  std::string key;
+  for (const auto& [name, value] : with_defaults(c.settings))
+    if (has_role(name, Role::kWork)) key += name + "=" + value + "\n";
+  return key;
+}
+
+// The same for people. Beside the machine, settings whose values differ between the cases are said.
+std::string workload_of(const std::vector<CaseRecord>& cases, const CaseRecord& c) {
   std::string set = setting(c, "set"), out = model_name(setting(c, "model"));
   if (!set.empty() && set != "none") out += " (" + set + ")";
   out += ", world " + setting(c, "world") + ", " + setting(c, "device");
-  for (const char* name : {"hardware", "network", "wire", "ranks_per_node"}) {
-    const std::string value = setting(c, name);
-    if (!value.empty() && value != "none" && value != "0" && value != "auto")
-      out += fmt::format(", {} {}", name, value);
+  for (const SettingRow& row : setting_table()) {
+    if (row.role != Role::kWork || row.name == "model" || row.name == "set" || row.name == "world" ||
+        row.name == "device")
+      continue;
+    const std::string value = setting(c, row.name);
+    const bool machine = row.only || row.name == "wire";
+    const bool standard = value.empty() || value == row.standard;
+    const bool differs =
+        std::any_of(cases.begin(), cases.end(), [&](const CaseRecord& o) { return setting(o, row.name) != value; });
+    if (machine ? !standard : differs) out += fmt::format(", {} {}", row.name, standard ? row.standard : value);
   }
   return out;
 }
@@ -75,7 +89,7 @@ class Advisor {
       : cases_(cases), members_(std::move(members)), options_(options) {}
 
   Recommendation advise() {
-    r_.workload = workload_of(cases_[members_.front()]);
+    r_.workload = workload_of(cases_, cases_[members_.front()]);
     std::set<std::string> works;
     for (const std::size_t i : members_) works.insert(work_key(cases_[i]));
     per_token_ = works.size() > 1;
@@ -341,9 +355,8 @@ class Advisor {
 }  // namespace
 
 CaseSettings settings_of(const CaseRecord& c) {
-  CaseSettings s;
-  for (const auto& [name, value] : c.settings) apply_setting(s, name, value);
-  return s;
+  FileTexts files(c.files);
+  return settings_from(c.settings, files);
 }
 
 std::string label_of(const CaseRecord& c) {
@@ -360,7 +373,7 @@ std::vector<Recommendation> recommend(const std::vector<CaseRecord>& cases, cons
   std::map<std::string, std::vector<std::size_t>> workloads;
   std::vector<std::string> order;
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    const std::string key = workload_of(cases[i]);
+    const std::string key = workload_key(cases[i]);
     if (workloads[key].empty()) order.push_back(key);
     workloads[key].push_back(i);
   }

@@ -13,8 +13,7 @@ namespace harness {
 
 Policy policy_of(const CaseSettings& settings) {
   Policy p{settings, describe_model(model_of(settings)), {}};
-  const fsdp::UnitOptions defaults = unit_options_of(settings);
-  p.plan = fsdp::make_unit_plan(p.tree, fsdp::parse_wrap(settings.wrap, defaults), defaults);
+  p.plan = fsdp::make_unit_plan(p.tree, settings.wrap.policy, settings.unit);
   return p;
 }
 
@@ -168,7 +167,7 @@ std::vector<std::string> module_names(const Policy& policy, const fsdp::UnitSpec
 
 fsdp::UnitOptions root_options(const Policy& policy) {
   const fsdp::UnitSpec* root = root_unit(policy.plan);
-  return root ? root->options : unit_options_of(policy.settings);
+  return root ? root->options : policy.settings.unit;
 }
 
 std::string torch_dtype(fsdp::Dtype d) { return d == fsdp::Dtype::kBFloat16 ? "torch.bfloat16" : "torch.float32"; }
@@ -204,16 +203,16 @@ std::string get_module(const Policy& policy) {
 
 std::string header(const Policy& policy, const std::string& what, const std::vector<std::string>& notes) {
   const CaseSettings& c = policy.settings;
-  const std::string of_model = model_name(c.model) + (c.set.empty() ? "" : " (" + c.set + ")");
+  const std::string of_model = model_name(c.model.text) + (c.set.empty() ? "" : " (" + overrides_text(c.set) + ")");
   std::string out = python_line(fmt::format("{} found by shardscope: case {}", what, case_id(c))) +
                     python_line(fmt::format("model {}, {} ranks, wrap {}, strategy {}: {} units", of_model, c.world,
-                                            c.wrap, c.strategy, policy.plan.units.size()));
+                                            c.wrap.text, setting_text(c, "strategy"), policy.plan.units.size()));
   for (const std::string& n : notes) out += python_line("Note: " + n);
   return out;
 }
 
 std::vector<std::string> checkpoint_lines(const Policy& policy) {
-  if (policy.settings.checkpoint != "block") return {};
+  if (policy.settings.checkpoint != Checkpoint::kBlock) return {};
   std::vector<ListedUnit> blocks;
   for (const fsdp::ModuleInfo& m : policy.tree.modules)
     if (m.is_block) blocks.push_back({{m.path}, "None"});

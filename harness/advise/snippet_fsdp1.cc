@@ -40,17 +40,20 @@ std::vector<std::string> notes_of(const Policy& p) {
   const CaseSettings& c = p.settings;
   if (c.forward_prefetch > 1)
     notes.push_back(fmt::format("FSDP1 prefetches one unit ahead in forward, not {}", c.forward_prefetch));
-  if (c.backward_prefetch.rfind("pre:", 0) == 0 && c.backward_prefetch != "pre:1")
-    notes.push_back("FSDP1 prefetches one unit ahead in backward, not as in " + c.backward_prefetch);
-  if (c.reshard_after_forward == "true") notes.push_back("FSDP1 keeps the root after forward");
-  if (unit_options_of(c).reshard_group > 0) notes.push_back("FSDP1 has no reshard to a group size");
-  if (c.reduce_scatter_communicator == "own") notes.push_back("FSDP1 reduces on the communicator of its process group");
+  if (c.backward_prefetch.depth > 1)
+    notes.push_back("FSDP1 prefetches one unit ahead in backward, not as in " + setting_text(c, "backward_prefetch"));
+  if (c.unit.reshard_group == 0 && c.unit.reshard_after_forward == true)
+    notes.push_back("FSDP1 keeps the root after forward");
+  if (c.unit.reshard_group > 1) notes.push_back("FSDP1 has no reshard to a group size");
+  if (c.reduce_scatter_communicator == ReduceScatterCommunicator::kOwn)
+    notes.push_back("FSDP1 reduces on the communicator of its process group");
   return notes;
 }
 
 std::string backward_of(const CaseSettings& c) {
-  if (c.backward_prefetch == "none") return "None";
-  return c.backward_prefetch == "post" ? "BackwardPrefetch.BACKWARD_POST" : "BackwardPrefetch.BACKWARD_PRE";
+  if (c.backward_prefetch.mode == fsdp::BackwardPrefetch::kNone) return "None";
+  return c.backward_prefetch.mode == fsdp::BackwardPrefetch::kPost ? "BackwardPrefetch.BACKWARD_POST"
+                                                                   : "BackwardPrefetch.BACKWARD_PRE";
 }
 
 }  // namespace
@@ -95,7 +98,8 @@ std::string fsdp1_snippet(const Policy& p) {
                      precision_of(root.options));
   out += fmt::format("        backward_prefetch={},\n        forward_prefetch={},\n", backward_of(p.settings),
                      p.settings.forward_prefetch > 0 ? "True" : "False");
-  out += fmt::format("        limit_all_gathers={},\n", p.settings.max_inflight == "none" ? "False" : "True");
+  out += fmt::format("        limit_all_gathers={},\n",
+                     setting_text(p.settings, "max_inflight") == "none" ? "False" : "True");
   if (group > 0) out += "        device_mesh=mesh,\n";
   return out + "        use_orig_params=True,\n        device_id=device_id,\n    )\n";
 }

@@ -40,13 +40,15 @@ std::string options_of(const fsdp::UnitSpec& unit) {
 std::vector<std::string> notes_of(const Policy& p) {
   std::vector<std::string> notes;
   const CaseSettings& c = p.settings;
-  if (c.backward_prefetch == "post")
+  if (c.backward_prefetch.mode == fsdp::BackwardPrefetch::kPost)
     notes.push_back("FSDP2 has no prefetch after a unit's backward; its nearest is none, which is used here");
   if (c.forward_prefetch == 0)
     notes.push_back("no forward prefetch lists: FSDP2 then overlaps only as far as the host runs ahead");
-  if (c.max_inflight != "auto")
-    notes.push_back("max_inflight " + c.max_inflight + " has no counterpart in FSDP2; the prefetch lists bound it");
-  if (c.reduce_scatter_communicator == "own") notes.push_back("FSDP2 reduces on the communicator of its mesh");
+  if (c.max_inflight)
+    notes.push_back("max_inflight " + setting_text(c, "max_inflight") +
+                    " has no counterpart in FSDP2; the prefetch lists bound it");
+  if (c.reduce_scatter_communicator == ReduceScatterCommunicator::kOwn)
+    notes.push_back("FSDP2 reduces on the communicator of its mesh");
   return notes;
 }
 
@@ -96,7 +98,7 @@ std::string root_call(const Policy& p) {
   if (const fsdp::UnitSpec* root = root_unit(p.plan)) return fmt::format("fully_shard(model, **{})", options_of(*root));
   fsdp::UnitSpec empty;
   empty.is_root = true;
-  empty.options = unit_options_of(p.settings);
+  empty.options = p.settings.unit;
   return fmt::format("fully_shard(model, **{})  # owns no parameters itself", options_of(empty));
 }
 

@@ -130,7 +130,7 @@ std::string last_words(const std::string& log) {
 // of its cores: a launcher's default is one core a process, which all ranks of the process would have to share.
 LaunchRequest request_of(const CaseSettings& c, int nodes, std::vector<std::string> command) {
   LaunchRequest r{1, 1, 0, case_id(c), std::move(command)};
-  if (nodes > 1 && c.world > 1 && c.device != "virtual") {
+  if (nodes > 1 && c.world > 1 && c.device != DeviceKind::kVirtual) {
     r.world = c.world;
     r.ranks_per_node = (c.world + nodes - 1) / nodes;
   }
@@ -175,10 +175,14 @@ CaseRecord run_step(const Launcher& launcher, const std::string& directory, int 
 }  // namespace
 
 std::string one_case_spec(const CaseSettings& settings, const CasePlan& plan) {
-  std::string spec = "name: step\nbase:\n";
-  const CaseSettings defaults;
-  for (const auto& [name, value] : all_settings(settings))
-    if (value != setting_text(defaults, name)) spec += fmt::format("  {}: {}\n", name, fsdp::yaml_string(value));
+  std::string spec = "name: step\n";
+  const Files files = files_of(settings);
+  if (!files.empty()) spec += "files:\n";
+  for (const auto& f : files) spec += fmt::format("  {}: {}\n", fsdp::yaml_string(f->path), fsdp::yaml_string(f->text));
+  spec += "base:\n";
+  for (const SettingRow& row : setting_table())
+    if (const std::string text = row.print(settings); text != row.standard)
+      spec += fmt::format("  {}: {}\n", row.name, fsdp::yaml_string(text));
   if (spec.back() == '\n' && spec.rfind("base:\n") == spec.size() - 6)
     spec += "  world: " + std::to_string(settings.world) + "\n";
   spec += fmt::format("repeat: {{min: {}, max: {}, relative_ci: '{}%', time: {}}}\n", plan.repeat.min, plan.repeat.max,

@@ -7,9 +7,9 @@ namespace harness::cli {
 
 fsdp::MemoryPeak peak_with_activations(const CaseSettings& settings, std::string& cause) {
   CaseSettings c = settings;
-  c.device = "virtual";
-  c.collectives = "auto";
-  c.memory_budget = "1048576GiB";  // instead of the hardware's
+  c.device = DeviceKind::kVirtual;
+  c.collectives = CollectivesKind::kAuto;
+  c.memory_budget = fsdp::Bytes{1} << 50;  // instead of the hardware's
   TrialOptions options;
   options.trace = false;
   const CaseRecord r = run_trial(c, options);

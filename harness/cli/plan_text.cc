@@ -62,8 +62,8 @@ nlohmann::ordered_json by_category(const fsdp::BytesByCategory& by) {
 
 std::string plan_text(const CaseSettings& c, const PlanView& view) {
   const PlanUnit& largest = view.units[view.largest_unit];
-  std::string out = fmt::format("{}, {} parameters, {} ranks, wrap {}, {}\n\n", model_name(c.model), view.parameters,
-                                c.world, c.wrap, c.strategy);
+  std::string out = fmt::format("{}, {} parameters, {} ranks, wrap {}, {}\n\n", model_name(c.model.text),
+                                view.parameters, c.world, c.wrap.text, setting_text(c, "strategy"));
   out += unit_table(view);
   out += fmt::format("\nlargest unit        {} ({} B, {:.1f} % of the parameters)\n", largest.name,
                      largest.unsharded_bytes, 100 * largest.share);

@@ -8,7 +8,9 @@
 namespace harness::cli {
 namespace {
 
-fsdp::Bytes optimizer_bytes_per_element(const CaseSettings& c) { return c.optimizer == "adamw" ? 8 : 0; }
+fsdp::Bytes optimizer_bytes_per_element(const CaseSettings& c) {
+  return c.optimizer == fsdp::OptimizerKind::kAdamW ? 8 : 0;
+}
 
 PlanUnit make_unit(const fsdp::UnitSpec& spec, const fsdp::ModuleTree& tree, const fsdp::UnitBytes& bytes,
                    const fsdp::UnitTraits& traits, std::int64_t all) {
@@ -67,9 +69,9 @@ PlanView make_plan_view(const CaseSettings& c) {
     view.units.push_back(make_unit(spec, tree, bytes.back(), traits.back(), view.parameters));
   }
   find_largest(view);
-  const fsdp::MemoryPrediction p =
-      fsdp::predict_memory(traits, bytes, fsdp::make_script(tree, plan, c.checkpoint == "block"),
-                           scheduler_options_of(c, plan), c.world, {c.accumulate, c.accumulate_sync == "every"});
+  const fsdp::MemoryPrediction p = fsdp::predict_memory(
+      traits, bytes, fsdp::make_script(tree, plan, c.checkpoint == Checkpoint::kBlock), scheduler_options_of(c, plan),
+      c.world, {c.accumulate, c.accumulate_sync == AccumulateSync::kEvery});
   view.at_peak = p.peak.at_peak;
   view.category_peaks = p.category_peaks;
   view.peak_bytes = p.peak.total;

@@ -49,7 +49,7 @@ void report(const ReportFlags& flags) {
   }
   reports::ReportOptions options;
   options.title = inputs.front().sweep.name;
-  for (const SettingInfo& info : setting_table()) options.defaults[info.name] = info.standard;
+  for (const SettingRow& row : setting_table()) options.defaults[row.name] = row.standard;
   write_file(page, reports::report_html(inputs, options));
   if (!flags.csv.empty()) write_file(flags.csv, reports::cases_csv(inputs.front().sweep, inputs.front().cases));
   for (const reports::ReportInput& input : inputs) std::cout << reports::report_text(input);

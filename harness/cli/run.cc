@@ -25,7 +25,7 @@ struct RunFlags {
 
 void run(const RunFlags& flags) {
   CaseSettings settings = flags.settings.settings();
-  const bool predicts = settings.device == "virtual";
+  const bool predicts = settings.device == DeviceKind::kVirtual;
   if (predicts && predicts_beside_the_first()) return;
   const auto place = predicts ? std::nullopt : launched_place();
   if (place && !flags.settings.given("world")) settings.world = place->world;

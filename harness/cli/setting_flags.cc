@@ -9,19 +9,6 @@
 #include "fsdp/core/utf8.h"
 
 namespace harness::cli {
-namespace {
-
-// Headings of --help, by the first setting below them.
-const std::map<std::string, std::string> kHeadings = {{"device", "What is run"},
-                                                      {"wrap", "How it is sharded"},
-                                                      {"forward_prefetch", "What overlaps with what"},
-                                                      {"param_dtype", "How a step computes"},
-                                                      {"collectives", "Network and memory"},
-                                                      {"hardware", "Prediction (device virtual)"},
-                                                      {"seed", "Measuring"}};
-
-}  // namespace
-
 std::string flag_of(const std::string& setting) {
   std::string flag = "--" + setting;
   std::replace(flag.begin(), flag.end(), '_', '-');
@@ -29,12 +16,10 @@ std::string flag_of(const std::string& setting) {
 }
 
 void SettingFlags::add_to(CLI::App& command) {
-  std::string heading;
-  for (const SettingInfo& info : setting_table()) {
-    if (const auto h = kHeadings.find(info.name); h != kHeadings.end()) heading = h->second;
-    command.add_option(flag_of(info.name), given_[info.name], info.help + " (default " + info.standard + ")")
-        ->type_name(info.values)
-        ->group(heading);
+  for (const SettingRow& row : setting_table()) {
+    command.add_option(flag_of(row.name), given_[row.name], row.help + " (default " + row.standard + ")")
+        ->type_name(row.values)
+        ->group(row.heading);
   }
 }
 
@@ -45,13 +30,13 @@ bool SettingFlags::given(const std::string& setting) const {
 
 CaseSettings SettingFlags::settings() const {
   CaseSettings c;
-  for (const SettingInfo& info : setting_table()) {
-    const auto given = given_.find(info.name);
-    if (given == given_.end() || given->second.empty()) continue;
-    if (!fsdp::is_utf8(given->second))
+  for (const SettingRow& row : setting_table()) {
+    if (!given(row.name)) continue;
+    const std::string& text = given_.at(row.name);
+    if (!fsdp::is_utf8(text))
       throw fsdp::ConfigError(fmt::format("[{}] \"{}\" is not UTF-8, as settings are kept; give the file another name",
-                                          flag_of(info.name), given->second));
-    apply_setting(c, info.name, given->second);
+                                          flag_of(row.name), text));
+    apply_setting(c, row.name, text);
   }
   return c;
 }

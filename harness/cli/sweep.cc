@@ -18,6 +18,7 @@
 #include "harness/cli/progress_line.h"
 #include "harness/cli/result_files.h"
 #include "harness/cli/trials.h"
+#include "harness/store/store.h"
 #include "harness/store/whole_file.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/text.h"
@@ -40,10 +41,10 @@ std::string predicted_memory(const SweepCase& c) {
   if (!c.config_error.empty()) return "config_error: " + c.config_error;
   if (!c.environment_error.empty()) return "skipped: " + c.environment_error;
   const PlanView view = make_plan_view(c.settings);
-  const fsdp::Bytes budget = memory_budget_of(c.settings);
+  const fsdp::Bytes budget = c.settings.memory_budget;
   const bool over = budget != fsdp::MemoryMeter::kNoBudget && view.peak_bytes > budget;
   return fmt::format("{:>3} units  {:>11} + activations{}", view.units.size(), format_bytes(view.peak_bytes),
-                     over ? "   above memory_budget " + c.settings.memory_budget : "");
+                     over ? "   above memory_budget " + setting_text(c.settings, "memory_budget") : "");
 }
 
 void dry_run(const SweepSpec& spec) {
@@ -139,12 +140,33 @@ SweepCase only_case(const SweepSpec& spec, const RankPlace& place) {
 
 bool only_predicts(const SweepSpec& spec) {
   const std::vector<SweepCase> cases = all_cases(spec);
-  return std::all_of(cases.begin(), cases.end(), [](const SweepCase& c) { return c.settings.device == "virtual"; });
+  return std::all_of(cases.begin(), cases.end(),
+                     [](const SweepCase& c) { return c.settings.device == DeviceKind::kVirtual; });
+}
+
+// Texts that results of an earlier call hold.
+Files kept_files(const std::string& directory) try {
+  if (directory.empty() || !Store::exists(directory)) return {};
+  Store store = Store::open(directory);
+  return store.has_sweep() ? store.read_sweep().files : Files();
+} catch (const fsdp::ConfigError&) {
+  return {};
+}
+
+// Files that are gone since an earlier call are taken from its results.
+SweepSpec spec_of(const SweepFlags& flags) {
+  try {
+    return read_spec(flags.spec);
+  } catch (const fsdp::ConfigError&) {
+    const Files kept = kept_files(flags.directory);
+    if (kept.empty()) throw;
+    return read_spec(flags.spec, FileTexts({}, kept));
+  }
 }
 
 void sweep(const SweepFlags& flags) {
   const Launcher launcher = parse_launcher(flags.launcher);
-  const SweepSpec spec = read_spec(flags.spec);
+  const SweepSpec spec = spec_of(flags);
   if (flags.dry_run) return dry_run(spec);
   if (flags.directory.empty())
     throw fsdp::ConfigError("[-o] is missing; give a directory for the results, for instance -o out/first");
@@ -250,6 +272,8 @@ void add_sweep(CLI::App& app) {
       "                      # {repetitions: 20, time: 2s, pin: true}: a sample is the lower quartile of as many\n"
       "                      # repetitions, ranks on the CPU keep to cores of their own where there are as many\n"
       "                      # physical cores as ranks; relative_ci is of the ratio, 0.75% unless the spec says it\n"
+      "  files: {units.yaml: \"units: [...]\"}           # contents of files that settings name, in place of the "
+      "disk's\n"
       "Keys of base and axes are the settings of `shardscope run --help`, with underscores.\n\n"
       "Written into DIR: results.db, results.csv, traces/CASE.json.gz, logs/CASE/rankN.log; rounds.csv with\n"
       "interleave: every repetition.\n\n"

@@ -10,6 +10,7 @@
 #include "fsdp/core/errors.h"
 #include "fsdp/plan/shard_layout.h"
 #include "harness/advise/machine_state.h"
+#include "harness/advise/recommend.h"
 #include "harness/cli/commands.h"
 #include "harness/trace/chrome_writer.h"
 #include "harness/trial/case_units.h"
@@ -51,7 +52,8 @@ RunCase watched(RunTrial run) {
     options.log_dir = plan.log_dir;
     options.stop = plan.stop;
     options.pin = plan.pin;
-    if (settings.device == "virtual") return run(settings, options);  // no time of this machine is in a prediction
+    if (settings.device == DeviceKind::kVirtual)
+      return run(settings, options);  // no time of this machine is in a prediction
     const MachineState before = read_machine_state();
     GpuWatch gpus;
     CaseRecord r = run(settings, options);
@@ -85,7 +87,7 @@ void follow(const RankPlace& place, const CaseSettings& settings, const std::str
 
 void check_ranks_on_this_machine(const CaseSettings& settings) {
   constexpr int kMostPerCore = 64;
-  if (settings.device != "cpu" || settings.world / kMostPerCore < usable_cores()) return;
+  if (settings.device != DeviceKind::kCpu || settings.world / kMostPerCore < usable_cores()) return;
   throw fsdp::EnvironmentError(fmt::format(
       "[world] {} ranks are as many processes, {} or more for each of this machine's {} cores; use fewer, several "
       "machines (torchrun, srun, mpirun), or --device virtual, which predicts any number",
@@ -93,11 +95,11 @@ void check_ranks_on_this_machine(const CaseSettings& settings) {
 }
 
 std::optional<bool> predicted_to_fit(const CaseSettings& settings, const std::atomic<bool>* stop) {
-  if (settings.device != "cpu") return std::nullopt;
+  if (settings.device != DeviceKind::kCpu) return std::nullopt;
   CaseSettings c = settings;
-  c.device = "virtual";
-  c.collectives = "auto";
-  c.wire = "none";
+  c.device = DeviceKind::kVirtual;
+  c.collectives = CollectivesKind::kAuto;
+  c.wire.reset();
   c.steps = 1;
   c.warmup = 1;
   TrialOptions options;
@@ -111,12 +113,11 @@ std::optional<bool> predicted_to_fit(const CaseSettings& settings, const std::at
 namespace {
 // What `analyze` must know of the ranks and cannot see in their spans (trace/kineto_reader.h).
 void tell_ranks(TraceMetadata& metadata, const CaseRecord& r) {
-  CaseSettings c;
-  for (const auto& [name, value] : r.settings) apply_setting(c, name, value);
+  const CaseSettings c = settings_of(r);
   const auto hosts = r.environment.find("hosts");
   const bool one_host = hosts == r.environment.end() || hosts->second.find(',') == std::string::npos;
   // A GPU's times are brought to the host's clock for each rank by itself.
-  if (c.device == "virtual" || (c.device == "cpu" && one_host)) metadata["clock"] = "one";
+  if (c.device == DeviceKind::kVirtual || (c.device == DeviceKind::kCpu && one_host)) metadata["clock"] = "one";
   std::string& regathered = metadata["regathered"];
   const fsdp::UnitPlan plan = plan_of(c);
   for (std::size_t u = 0; u < plan.units.size(); ++u)

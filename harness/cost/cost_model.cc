@@ -159,7 +159,11 @@ fsdp::Bytes CostModel::memory_for_tensors(int communicators) const {
 }
 
 CostModel make_cost_model(const std::string& name, int world, int ranks_per_node, const std::string& network) {
-  Hardware h = load_hardware(name);
+  return make_cost_model(load_hardware(name), name, world, ranks_per_node, network);
+}
+
+CostModel make_cost_model(Hardware h, const std::string& name, int world, int ranks_per_node,
+                          const std::string& network) {
   Topology t;
   t.world = world;
   t.node_devices = ranks_per_node > 0 ? ranks_per_node : h.node_devices;

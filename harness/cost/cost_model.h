@@ -84,5 +84,8 @@ class CostModel {
 // Hardware and topology from their settings: `network` empty: the hardware's; `ranks_per_node` 0: the hardware's.
 // Throws fsdp::ConfigError, also when a world spans nodes and no network is known.
 CostModel make_cost_model(const std::string& hardware, int world, int ranks_per_node, const std::string& network);
+// `name`: what errors call it.
+CostModel make_cost_model(Hardware hardware, const std::string& name, int world, int ranks_per_node,
+                          const std::string& network);
 
 }  // namespace harness

@@ -129,10 +129,6 @@ std::string file_text(const std::string& path) {
   return std::move(file.text);
 }
 
-bool is_path(const std::string& text) {
-  return text.find('/') != std::string::npos || text.ends_with(".yaml") || text.ends_with(".yml");
-}
-
 Network read_network(const std::string& name, Fields& f) {
   Network n;
   n.name = name;
@@ -184,8 +180,12 @@ Hardware parse_hardware(const std::string& yaml, const std::string& place) {
   return h;
 }
 
+bool is_hardware_file(const std::string& name) {
+  return name.find('/') != std::string::npos || name.ends_with(".yaml") || name.ends_with(".yml");
+}
+
 Hardware load_hardware(const std::string& name) {
-  if (is_path(name)) return parse_hardware(file_text(name), name);
+  if (is_hardware_file(name)) return parse_hardware(file_text(name), name);
   const std::vector<std::string> presets = hardware_presets();
   if (std::find(presets.begin(), presets.end(), name) == presets.end()) {
     throw fsdp::ConfigError(

@@ -89,6 +89,8 @@ struct Hardware {
 std::vector<std::string> hardware_presets();
 std::vector<std::string> network_presets();
 
+// Whether the setting `hardware` is the path of a file.
+bool is_hardware_file(const std::string& name);
 // A preset's name, or the path of a file (it has a '/' or ends in .yaml or .yml). Throws fsdp::ConfigError: an unknown
 // name with the nearest ones; file, line and what would be right for anything else.
 Hardware load_hardware(const std::string& name_or_path);

@@ -11,6 +11,7 @@
 #include "fsdp/core/memory_meter.h"
 #include "fsdp/core/span.h"
 #include "harness/analysis/partition.h"
+#include "harness/store/file_text.h"
 
 namespace harness {
 
@@ -53,6 +54,7 @@ struct CaseRecord {
   std::string id;
   std::vector<std::pair<std::string, std::string>> settings;  // every setting, table order
   std::vector<std::pair<std::string, std::string>> axes;      // the sweep's axes and this case's values
+  Files files;  // that the settings name, as they were; empty too in records of versions that did not keep them
   Status status = Status::kSkipped;
   std::string reason;  // one sentence; empty for ok
 
@@ -98,7 +100,8 @@ struct SweepRecord {
   std::string spec_hash;  // of the canonical form
   std::string command;    // how to run it again
   std::vector<std::pair<std::string, std::vector<std::string>>>
-      axes;  // in the spec's order, values in the spec's order
+      axes;     // in the spec's order, values in the spec's order
+  Files files;  // that the spec names
   std::map<std::string, std::string> environment;
   std::int64_t created_at = 0;
   int schema_version = 1;

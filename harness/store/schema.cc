@@ -49,15 +49,23 @@ std::string schema_sql() {
 constexpr const char* kChecksums =
     "CREATE TABLE checksums (id TEXT PRIMARY KEY, row_sum INTEGER NOT NULL, span_sum INTEGER NOT NULL) WITHOUT ROWID;";
 
+// Texts of files that settings name, each once, and which of them a case was run with. They came after the first
+// release: a database may lack them.
+constexpr const char* kFiles =
+    "CREATE TABLE IF NOT EXISTS files (file INTEGER PRIMARY KEY, path TEXT NOT NULL, text BLOB NOT NULL);\n"
+    "CREATE TABLE IF NOT EXISTS case_files (case_index INTEGER NOT NULL REFERENCES cases(case_index) ON DELETE "
+    "CASCADE, "
+    "file INTEGER NOT NULL REFERENCES files(file), PRIMARY KEY (case_index, file)) WITHOUT ROWID;\n";
+
+bool empty(sqlite::Database& db) { return !db.prepare("SELECT 1 FROM sqlite_master LIMIT 1").step(); }
+
+}  // namespace
+
 bool has_table(sqlite::Database& db, const char* name) {
   auto s = db.prepare("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?");
   s.bind(std::string(name));
   return s.step();
 }
-
-bool empty(sqlite::Database& db) { return !db.prepare("SELECT 1 FROM sqlite_master LIMIT 1").step(); }
-
-}  // namespace
 
 namespace {
 std::int64_t version_of(sqlite::Database& db) {
@@ -82,10 +90,10 @@ void create_schema(sqlite::Database& db) {
   if (!empty(db)) {
     check_schema(db);
     if (version_of(db) < kSchemaVersion) add_checksums(db);
-    return;
+    return db.run(kFiles);
   }
   sqlite::Transaction transaction(db);
-  db.run(schema_sql() + kChecksums);
+  db.run(schema_sql() + kChecksums + kFiles);
   db.run(fmt::format("INSERT INTO schema_version VALUES ({})", kSchemaVersion));
   transaction.commit();
 }

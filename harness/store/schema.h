@@ -13,6 +13,7 @@ inline constexpr int kRecordVersion = 1;
 // Creates what a new file lacks; a file of version 1 gets the checksums of what it holds. Throws fsdp::ConfigError if
 // the file has a newer version or is another program's.
 void create_schema(sqlite::Database& db);
+bool has_table(sqlite::Database& db, const char* name);
 // Throws fsdp::ConfigError: not ours, newer, damaged.
 void check_schema(sqlite::Database& db);
 

@@ -74,6 +74,23 @@ void take_rank_step(CaseRecord& r, const RankStepRow& row) {
   }
 }
 
+// Cases share the texts that they have in common. Databases of the first release have none.
+void read_files(sqlite::Database& db, const ByIndex& cases, std::int64_t only) {
+  if (!has_table(db, "case_files")) return;
+  auto s = db.prepare("SELECT c.case_index, f.file, f.path, f.text FROM case_files c JOIN files f ON f.file = c.file" +
+                      std::string(only >= 0 ? " WHERE c.case_index = ?" : "") + " ORDER BY c.case_index, f.file");
+  if (only >= 0) s.bind(only);
+  std::unordered_map<std::int64_t, std::shared_ptr<const FileText>> texts;
+  while (s.step()) {
+    const auto found = cases.find(s.integer(0));
+    if (found == cases.end()) damaged(db.path(), "table case_files holds rows of a case that is not there");
+    found->second->rows.add("case_files", s, 1);
+    auto& text = texts[s.integer(1)];
+    if (!text) text = std::make_shared<FileText>(FileText{s.text(2), s.blob(3)});
+    found->second->record.files.push_back(text);
+  }
+}
+
 void read_children(sqlite::Database& db, const ByIndex& cases, std::int64_t only) {
   read_rows<PairRow>(db, "settings", cases, only, [](CaseRecord& r, PairRow row) {
     r.settings.emplace_back(std::move(row.name), std::move(row.value));
@@ -100,6 +117,7 @@ void read_children(sqlite::Database& db, const ByIndex& cases, std::int64_t only
   read_rows<RankRecord>(db, "ranks", cases, only,
                         [](CaseRecord& r, RankRecord row) { r.ranks.push_back(std::move(row)); });
   read_rows<RankStepRow>(db, "rank_steps", cases, only, [](CaseRecord& r, RankStepRow row) { take_rank_step(r, row); });
+  read_files(db, cases, only);
 }
 
 void read_spans_of(sqlite::Database& db, std::int64_t case_index, Slot& slot) {
@@ -216,7 +234,11 @@ void store_detail::write_sums_of_sweep(sqlite::Database& db) {
 
 SweepRecord Store::read_sweep() {
   const sqlite::Snapshot snapshot(db_);
-  return read_checked_sweep(db_);
+  SweepRecord sweep = read_checked_sweep(db_);
+  if (!has_table(db_, "files")) return sweep;
+  auto file = db_.prepare("SELECT path, text FROM files ORDER BY file DESC");
+  while (file.step()) sweep.files.push_back(std::make_shared<FileText>(FileText{file.text(0), file.blob(1)}));
+  return sweep;
 }
 
 std::vector<CaseRecord> Store::read_cases(Detail detail) {

@@ -65,6 +65,30 @@ void write_losses(sqlite::Database& db, std::int64_t index, const CaseRecord& r)
   write_rows(db, "losses", index, rows);
 }
 
+// The text's number in table files, where it is written if it is not there.
+std::int64_t file_index(sqlite::Database& db, const FileText& f) {
+  auto known = db.prepare("SELECT file FROM files WHERE path = ? AND text = ?");
+  known.bind(f.path);
+  known.bind_blob(f.text);
+  if (known.step()) return known.integer(0);
+  auto insert = db.prepare("INSERT INTO files (path, text) VALUES (?, ?)");
+  insert.bind(f.path);
+  insert.bind_blob(f.text);
+  insert.execute();
+  auto last = db.prepare("SELECT last_insert_rowid()");
+  last.step();
+  return last.integer(0);
+}
+
+void write_files(sqlite::Database& db, std::int64_t index, const Files& files) {
+  for (const auto& f : files) {
+    auto s = db.prepare("INSERT OR IGNORE INTO case_files (case_index, file) VALUES (?, ?)");
+    s.bind(index);
+    s.bind(file_index(db, *f));
+    s.execute();
+  }
+}
+
 void write_spans(sqlite::Database& db, std::int64_t index, const std::vector<fsdp::Span>& spans) {
   std::map<int, std::vector<fsdp::Span>> by_rank;
   for (const fsdp::Span& s : spans) by_rank[s.rank].push_back(s);
@@ -103,6 +127,7 @@ void Store::write_sweep(const SweepRecord& sweep) {
     environment.bind(value);
     environment.execute();
   }
+  for (const auto& f : sweep.files) file_index(db_, *f);
   write_sums_of_sweep(db_);
   transaction.commit();
 }
@@ -132,6 +157,7 @@ void Store::write_case(const CaseRecord& r) {
   write_rows(db_, "unit_metrics", index, r.unit_metrics);
   write_rows(db_, "partition_details", index, r.partition_details);
   write_rows(db_, "ranks", index, r.ranks);
+  write_files(db_, index, r.files);
   write_spans(db_, index, r.spans);
   write_sums_of_case(db_, r.id, index);
   transaction.commit();

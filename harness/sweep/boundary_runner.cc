@@ -46,7 +46,7 @@ class Run {
 
  private:
   const SweepCase& at(int i) const { return cases_[static_cast<std::size_t>(i)]; }
-  fsdp::Bytes budget() const { return memory_budget_of(cases_.front().settings); }
+  fsdp::Bytes budget() const { return cases_.front().settings.memory_budget; }
 
   void note(int i, const CaseRecord& r) {
     search_.record(i, fit_of(r.status));

@@ -45,21 +45,22 @@ std::vector<std::string> boundary_range(std::int64_t from, std::int64_t to, std:
   return values;
 }
 
-std::string boundary_value(const std::string& setting, const std::string& text) {
+std::string boundary_value(const std::string& setting, const std::string& text, FileTexts& files) {
   if (setting == "size" || is_model_dimension(setting)) return whole(setting, text);
   CaseSettings c;
-  apply_setting(c, setting, text);
+  apply_setting(c, setting, text, files);
   return setting_text(c, setting);
 }
 
-void apply_axis_value(CaseSettings& c, const std::string& name, const std::string& value, const std::string& base_set) {
+void apply_axis_value(CaseSettings& c, const std::string& name, const std::string& value, const Overrides& base_set,
+                      FileTexts& files) {
   if (name == "size") {
-    apply_setting(c, "wrap", "size:" + value);
+    apply_setting(c, "wrap", "size:" + value, files);
   } else if (is_model_dimension(name)) {
-    const std::string now = c.set.empty() || c.set == "none" ? base_set : c.set;
-    apply_setting(c, "set", merged_overrides(now, name + "=" + value));
+    c.set = merged(c.set.empty() ? base_set : c.set, {{name, value}});
   } else {
-    apply_setting(c, name, name == "set" ? merged_overrides(base_set, value) : value);
+    apply_setting(c, name, value, files);
+    if (name == "set") c.set = merged(base_set, c.set);
   }
 }
 

@@ -24,9 +24,11 @@ inline constexpr std::size_t kMostBoundaryValues = 1024;
 // Whole numbers from `from` to `to`. Throws fsdp::ConfigError without a place.
 std::vector<std::string> boundary_range(std::int64_t from, std::int64_t to, std::int64_t step);
 // Canonical text of a value; throws fsdp::ConfigError when `setting` cannot be searched or does not take it.
-std::string boundary_value(const std::string& setting, const std::string& text);
-// Sets one value of an axis: a setting, or one of the names above. `base_set` are the base's overrides.
-void apply_axis_value(CaseSettings& c, const std::string& name, const std::string& value, const std::string& base_set);
+std::string boundary_value(const std::string& setting, const std::string& text, FileTexts& files);
+// Sets one value of an axis: a setting, or one of the names above. Dimensions of the model go on top of the base's
+// overrides, `base_set`: "dim=256" and "layers=4" give both.
+void apply_axis_value(CaseSettings& c, const std::string& name, const std::string& value, const Overrides& base_set,
+                      FileTexts& files);
 bool is_model_dimension(const std::string& name);
 
 }  // namespace harness

@@ -35,7 +35,7 @@ sqlite::GoOnWaiting wait_as_asked(const SweepOptions& options, const SweepHooks&
 void refuse_other_spec(const SweepRecord& stored, const SweepSpec& spec, const std::string& directory) {
   std::string difference = "their settings differ";
   try {
-    difference = first_difference(parse_spec(stored.spec_text, stored.name), spec);
+    difference = first_difference(parse_spec(stored.spec_text, stored.name, FileTexts(stored.files)), spec);
   } catch (const fsdp::ConfigError&) {  // written by a version with other settings
   }
   throw fsdp::ConfigError(
@@ -58,8 +58,15 @@ std::vector<SweepSpec::Axis> merged_axes(std::vector<SweepSpec::Axis> axes, cons
 }
 
 void store_sweep(Store& store, const SweepSpec& spec, const SweepOptions& options) {
-  SweepRecord record{spec.name,       spec.text,           spec.hash(),          options.command,
-                     spec.all_axes(), options.environment, fsdp::wall_seconds(), 1};
+  SweepRecord record{spec.name,
+                     spec.text,
+                     spec.hash(),
+                     options.command,
+                     spec.all_axes(),
+                     spec.files,
+                     options.environment,
+                     fsdp::wall_seconds(),
+                     1};
   if (store.has_sweep()) {
     const SweepRecord stored = store.read_sweep();
     if (stored.spec_hash == record.spec_hash) return;
@@ -121,6 +128,7 @@ CaseRecord run_one(const SweepCase& c, const CasePlan& how, const RunCase& run, 
 void identify(CaseRecord& r, const SweepCase& c, std::int64_t started) {
   r.id = c.id;
   r.settings = all_settings(c.settings);
+  r.files = files_of(c.settings);
   r.axes = c.axes;
   if (r.started_at == 0) r.started_at = started;
   if (r.finished_at == 0) r.finished_at = fsdp::wall_seconds();
@@ -157,7 +165,7 @@ class Sweeping {
     std::vector<const SweepCase*> stretch;
     for (const SweepCase& c : cases) {
       if (finished_.count(c.id)) continue;
-      if (c.settings.device == "virtual" && runnable(c)) {
+      if (c.settings.device == DeviceKind::kVirtual && runnable(c)) {
         stretch.push_back(&c);
       } else if (!predict(std::exchange(stretch, {})) || !run(c)) {
         return;

@@ -16,24 +16,11 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-std::map<std::string, std::string> overrides_of(const std::string& set) {
-  std::map<std::string, std::string> out;
-  if (set.empty() || set == "none") return out;
-  for (const std::string& piece : split(set, ',')) {
-    const auto equals = piece.find('=');
-    out[trim(piece.substr(0, equals))] = equals == std::string::npos ? "" : trim(piece.substr(equals + 1));
-  }
-  return out;
-}
-
 bool matches(const CaseSettings& c, const std::string& name, const std::string& value) {
   if (name != "set") return setting_text(c, name) == value;
-  const auto have = overrides_of(c.set);
-  for (const auto& [key, wanted] : overrides_of(value)) {
-    const auto found = have.find(key);
-    if (found == have.end() || found->second != wanted) return false;
-  }
-  return true;
+  const Overrides wanted = parse_overrides(value);
+  return std::all_of(wanted.begin(), wanted.end(),
+                     [&](const auto& w) { return std::find(c.set.begin(), c.set.end(), w) != c.set.end(); });
 }
 
 bool excluded(const SweepSpec& spec, const CaseSettings& c) {
@@ -49,23 +36,15 @@ bool excluded(const SweepSpec& spec, const CaseSettings& c) {
 
 void check_case(const CaseSettings& c) {
   validate(c);
-  const fsdp::UnitOptions options = unit_options_of(c);
-  fsdp::make_unit_plan(describe_model(model_of(c)), fsdp::parse_wrap(c.wrap, options), options);
-}
-
-std::string merged_overrides(const std::string& base, const std::string& on_top) {
-  auto merged = overrides_of(base);
-  for (const auto& [key, value] : overrides_of(on_top)) merged[key] = value;
-  std::string out;
-  for (const auto& [key, value] : merged) out += (out.empty() ? "" : ",") + key + "=" + value;
-  return out;
+  fsdp::make_unit_plan(describe_model(model_of(c)), c.wrap.policy, c.unit);
 }
 
 SweepCase make_case(const SweepSpec& spec, const Pairs& axes) {
   SweepCase c;
   c.settings = spec.base;
   c.axes = axes;
-  for (const auto& [name, value] : axes) apply_axis_value(c.settings, name, value, spec.base.set);
+  FileTexts files(spec.files);
+  for (const auto& [name, value] : axes) apply_axis_value(c.settings, name, value, spec.base.set, files);
   c.id = case_id(c.settings);
   try {
     check_case(c.settings);
@@ -128,10 +107,7 @@ std::vector<std::string> SweepSpec::canonical() const {
   lines.push_back(fmt::format("trace is {}", trace ? "one" : "none"));
   lines.push_back(fmt::format("timeout is {}", exact_nanos(timeout)));
   // Settings at their defaults are left out, so that one added later changes no hash.
-  const CaseSettings defaults;
-  for (const auto& [setting, value] : all_settings(defaults)) {
-    lines.erase(std::remove(lines.begin(), lines.end(), setting + " is " + value), lines.end());
-  }
+  for (const SettingRow& row : setting_table()) std::erase(lines, row.name + " is " + row.standard);
   return lines;
 }
 

@@ -30,6 +30,7 @@ struct SweepSpec {
   std::string name;
   std::string file;  // as given, for messages
   std::string text;
+  Files files;  // that the values name, read once
   CaseSettings base;
   std::vector<Axis> axes;
   std::vector<Exclusion> exclude;
@@ -51,10 +52,9 @@ struct SweepSpec {
 
 // Throws fsdp::ConfigError "[file:line] what; what would be right". Files above kLargestSpec bytes are not read.
 inline constexpr std::size_t kLargestSpec = 1 << 20;
-SweepSpec read_spec(const std::string& path);
-SweepSpec parse_spec(const std::string& text, const std::string& file);
-// Shared with other readers of small text files: the text, or an error that says what the path is instead.
-std::string read_small_file(const std::string& path, std::size_t limit, const std::string& what);
+// Files that the values name come from `files`.
+SweepSpec read_spec(const std::string& path, FileTexts files = FileTexts());
+SweepSpec parse_spec(const std::string& text, const std::string& file, FileTexts files = FileTexts());
 
 struct SweepCase {
   std::string id;
@@ -76,9 +76,6 @@ std::vector<SweepCase> all_cases(const SweepSpec& spec);
 // As far as it can be told without running: settings, and the wrap against the model's modules. Throws
 // fsdp::ConfigError, fsdp::EnvironmentError.
 void check_case(const CaseSettings& settings);
-
-// Model dimensions of an axis go on top of the base's: "dim=256" and "layers=4" give both.
-std::string merged_overrides(const std::string& base, const std::string& on_top);
 
 // The case at one point: the base with these axes' values; checked as expand() does.
 SweepCase make_case(const SweepSpec& spec, const std::vector<std::pair<std::string, std::string>>& axes);

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 class SpecReader {
  public:
-  explicit SpecReader(const std::string& file) { spec_.file = file; }
+  SpecReader(const std::string& file, FileTexts files) : files_(std::move(files)) { spec_.file = file; }
 
   SweepSpec read(const std::string& text) {
     spec_.text = text;
@@ -30,9 +30,10 @@ class SpecReader {
     const YAML::Node root = load(text);
     if (!root.IsMap())
       fail(root, "a sweep spec is a map with the keys base and axes; write for instance axes: {wrap: [root, block]}");
-    std::optional<YAML::Node> axes, exclude, boundary;  // read after the base, wherever they stand
+    std::optional<YAML::Node> base, axes, exclude, boundary;  // read after the files, in this order
     const Handlers handlers = {{"name", [&](const YAML::Node& n) { spec_.name = scalar(n, "name"); }},
-                               {"base", [&](const YAML::Node& n) { read_base(n); }},
+                               {"files", [&](const YAML::Node& n) { read_files(n); }},
+                               {"base", [&](const YAML::Node& n) { base = n; }},
                                {"axes", [&](const YAML::Node& n) { axes = n; }},
                                {"exclude", [&](const YAML::Node& n) { exclude = n; }},
                                {"boundary", [&](const YAML::Node& n) { boundary = n; }},
@@ -41,12 +42,14 @@ class SpecReader {
                                {"trace", [&](const YAML::Node& n) { read_trace(n); }},
                                {"timeout", [&](const YAML::Node& n) { spec_.timeout = duration(n, "timeout"); }}};
     read_map(root, "the spec", handlers);
+    if (base) read_base(*base);
     if (axes) read_axes(*axes);
     if (exclude) read_exclude(*exclude);
     if (boundary) read_boundary(*boundary);
     refuse_too_many(root);
     if (said_relative_ci_) spec_.round.alone_relative_ci = spec_.repeat.relative_ci;
     if (spec_.interleave && !said_relative_ci_) spec_.repeat.relative_ci = kPairedMargin / 2;
+    spec_.files = files_.taken();
     return std::move(spec_);
   }
 
@@ -123,7 +126,7 @@ class SpecReader {
 
   static std::vector<std::string> setting_names() {
     std::vector<std::string> names;
-    for (const SettingInfo& info : setting_table()) names.push_back(info.name);
+    for (const SettingRow& row : setting_table()) names.push_back(row.name);
     return names;
   }
 
@@ -152,25 +155,31 @@ class SpecReader {
 
   // Files named in a spec are looked for here, then beside the spec.
   std::string beside_spec(const std::string& name, const std::string& text) const {
-    const bool plan = name == "wrap" && text.rfind("plan:", 0) == 0;
-    const bool order = name == "prefetch_order" && text != "recorded";
-    if (!plan && !order && !(name == "model" && text.find(".json") != std::string::npos)) return text;
-    const std::string head = plan ? "plan:" : "", path = text.substr(head.size());
-    const fs::path beside = fs::path(spec_.file).parent_path() / path;
-    std::error_code ignored;
-    if (fs::path(path).is_absolute() || fs::exists(path, ignored) || !fs::exists(beside, ignored)) return text;
-    return head + beside.string();
+    const SettingRow& row = setting_row(name);
+    const std::string path = row.file ? row.file(text) : "";
+    if (path.empty() || fs::path(path).is_absolute()) return text;
+    const std::string beside = (fs::path(spec_.file).parent_path() / path).string();
+    return files_.has(path) || !files_.has(beside) ? text : text.substr(0, text.size() - path.size()) + beside;
   }
 
-  std::string canonical(const std::string& name, const YAML::Node& n) const {
-    std::string out;
+  // A value's canonical text, and the value itself set in `c`.
+  std::string apply(CaseSettings& c, const std::string& name, const YAML::Node& n) {
     const std::string text = value_text(name, n);
-    at(n, [&] {
-      CaseSettings c;
-      apply_setting(c, name, text);
-      out = setting_text(c, name);
-    });
-    return out;
+    at(n, [&] { apply_setting(c, name, text, files_); });
+    return setting_text(c, name);
+  }
+  std::string canonical(const std::string& name, const YAML::Node& n) {
+    CaseSettings c;
+    return apply(c, name, n);
+  }
+
+  // Contents that stand in the spec itself, in place of the disk's.
+  void read_files(const YAML::Node& files) {
+    if (!files.IsMap()) fail(files, fmt::format("files is {}; give a map of paths to their contents", kind(files)));
+    for (const auto& entry : files) {
+      const std::string path = scalar(entry.first, "a path of files");
+      files_.give({path, scalar(entry.second, path)});
+    }
   }
 
   // Dimensions have known names: a wrong one is an error of the spec, not of a case.
@@ -181,7 +190,7 @@ class SpecReader {
   void read_base(const YAML::Node& base) {
     std::optional<YAML::Node> set;
     read_map(base, "base", for_settings([&](const std::string& name, const YAML::Node& n) {
-               apply_setting(spec_.base, name, canonical(name, n));
+               apply(spec_.base, name, n);
                if (name == "set") set = n;
              }));
     if (set) check_dimensions(*set, spec_.base);
@@ -208,7 +217,7 @@ class SpecReader {
       values.push_back(text);
       if (name == "set" && !has_model_axis_) {
         CaseSettings c = spec_.base;
-        apply_setting(c, "set", merged_overrides(spec_.base.set, text));
+        c.set = merged(spec_.base.set, parse_overrides(text));
         check_dimensions(value, c);
       }
     }
@@ -313,8 +322,8 @@ class SpecReader {
     const std::vector<std::string> listed = values ? list_of(*values) : std::vector<std::string>();
     at(n, [&] {
       for (const std::string& v : values ? listed : boundary_range(*from, *to, step))
-        b.values.push_back(boundary_value(b.setting, v));
-      if (start) b.start = boundary_value(b.setting, scalar(*start, "boundary start"));
+        b.values.push_back(boundary_value(b.setting, v, files_));
+      if (start) b.start = boundary_value(b.setting, scalar(*start, "boundary start"), files_);
     });
     if (b.start && std::find(b.values.begin(), b.values.end(), *b.start) == b.values.end())
       fail(*start, fmt::format("boundary start {} is none of the values", *b.start));
@@ -341,21 +350,18 @@ class SpecReader {
   }
 
   SweepSpec spec_;
+  FileTexts files_;
   bool said_relative_ci_ = false;
   bool has_model_axis_ = false;
 };
 
 }  // namespace
 
-std::string read_small_file(const std::string& path, std::size_t limit, const std::string& what) {
-  fsdp::SmallFile file = fsdp::read_small(path, limit, fsdp::Pipes::kRead);
-  if (!file.problem.empty()) throw fsdp::ConfigError(fmt::format("[{}] {}; give {}", path, file.problem, what));
-  return std::move(file.text);
+SweepSpec parse_spec(const std::string& text, const std::string& file, FileTexts files) {
+  return SpecReader(file, std::move(files)).read(text);
 }
 
-SweepSpec parse_spec(const std::string& text, const std::string& file) { return SpecReader(file).read(text); }
-
-SweepSpec read_spec(const std::string& path) {
+SweepSpec read_spec(const std::string& path, FileTexts files) {
   const std::string text = read_small_file(path, kLargestSpec, "a sweep spec in YAML");
   if (trim(text).empty())
     throw fsdp::ConfigError(fmt::format("[{}] is empty; give a sweep spec with base and axes", path));
@@ -363,7 +369,7 @@ SweepSpec read_spec(const std::string& path) {
     throw fsdp::ConfigError(fmt::format("[{}] is not text; give a sweep spec in YAML", path));
   if (!fsdp::is_utf8(text))
     throw fsdp::ConfigError(fmt::format("[{}] is not UTF-8; save it so, and name files that it names so too", path));
-  return parse_spec(text, path);
+  return parse_spec(text, path, std::move(files));
 }
 
 }  // namespace harness

@@ -35,7 +35,7 @@ void fill_memory(CaseRecord& record, const CaseSettings& settings, const std::ve
   record.peak_bytes = most->peak.total;
   record.peak_cause = most->peak_cause;
   record.status = Status::kOk;
-  const fsdp::Bytes budget = memory_budget_of(settings);
+  const fsdp::Bytes budget = settings.memory_budget;
   if (budget == fsdp::MemoryMeter::kNoBudget) return;
   if (static_cast<double>(most->peak.total) >= kNearBudget * static_cast<double>(budget)) {
     record.status = Status::kNearOom;
@@ -100,6 +100,7 @@ CaseRecord begin_record(const CaseSettings& settings) {
   CaseRecord record;
   record.id = case_id(settings);
   record.settings = all_settings(settings);
+  record.files = files_of(settings);
   record.environment = host_environment();
   record.environment["command"] = command_of(settings);
   return record;
@@ -141,7 +142,7 @@ void fill_results(CaseRecord& record, const CaseSettings& settings, const std::v
     for (const std::string& w : r.warnings) add_once(record.warnings, w);
   }
   for (const auto& [key, value] : results.front().environment) record.environment[key] = value;
-  if (settings.device == "cpu" && settings.world > usable_cores()) {
+  if (settings.device == DeviceKind::kCpu && settings.world > usable_cores()) {
     add_once(record.warnings, std::to_string(settings.world) + " ranks share " + std::to_string(usable_cores()) +
                                   " cores: their times include waiting for a core");
   }

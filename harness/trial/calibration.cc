@@ -202,7 +202,7 @@ WireTimes wire_times(bool quick) {
     const auto memory = fsdp::attach_shared_memory(fd, rank, kWorld);
     fsdp::HostTransports transports;
     transports.world = std::make_unique<fsdp::EmulatedWire>(
-        fsdp::attach_local_transport(memory, rank, kWorld, kTimeout, 0), fsdp::Wire{kLatency, 1'000'000'000'000});
+        fsdp::attach_local_transport(memory, rank, kWorld, kTimeout, 0), fsdp::Wire{kLatency, 1e12});
     fsdp::HostDevice device(fsdp::HostDevice::Options{rank, kTimeout, true});
     fsdp::HostCollectives collectives(device, std::move(transports));
     fsdp::CollectiveCall call;

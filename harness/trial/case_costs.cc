@@ -11,8 +11,8 @@ constexpr const char* kWithoutHardware = "cpu-core";
 }
 
 CostModel cost_model_of(const CaseSettings& c) {
-  CostModel m =
-      make_cost_model(c.hardware.empty() ? kWithoutHardware : c.hardware, c.world, c.ranks_per_node, c.network);
+  const Hardware hardware = c.hardware.costs ? *c.hardware.costs : load_hardware(kWithoutHardware);
+  CostModel m = make_cost_model(hardware, c.hardware.name, c.world, c.ranks_per_node, c.network);
   if (m.hardware().cache_mib == 0) return m;
   fsdp::Count parameters = 0;
   for (const fsdp::UnitSpec& unit : plan_of(c).units) parameters += unit.numel;
@@ -22,19 +22,19 @@ CostModel cost_model_of(const CaseSettings& c) {
 
 int count_communicators(const CaseSettings& c) {
   if (c.world == 1) return 0;
-  const bool own = c.reduce_scatter_communicator == "own";
+  const bool own = c.reduce_scatter_communicator == ReduceScatterCommunicator::kOwn;
   return 1 + static_cast<int>(fsdp::communicators_of(fsdp::groups_of(plan_of(c), c.world), own).size());
 }
 
 CaseSettings with_hardware_budget(CaseSettings c) {
-  if (c.memory_budget != "none") return c;
+  if (c.memory_budget != fsdp::MemoryMeter::kNoBudget) return c;
   const CostModel model = cost_model_of(c);
   const fsdp::Bytes bytes = model.memory_for_tensors(count_communicators(c));
   if (bytes < 0) {
     throw fsdp::ConfigError("[hardware] " + model.hardware().name +
                             " has no memory left for tensors; lower memory.context_gib or communicator_gib");
   }
-  if (bytes > 0) c.memory_budget = std::to_string(bytes) + "B";
+  if (bytes > 0) c.memory_budget = bytes;
   return c;
 }
 

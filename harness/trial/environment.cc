@@ -72,10 +72,10 @@ std::map<std::string, std::string> host_environment() {
 
 std::string command_of(const CaseSettings& settings) {
   std::string command = "shardscope run";
-  for (const SettingInfo& info : setting_table()) {
-    const std::string text = setting_text(settings, info.name);
-    if (text == setting_text(CaseSettings{}, info.name)) continue;
-    std::string flag = info.name;
+  for (const SettingRow& row : setting_table()) {
+    const std::string text = row.print(settings);
+    if (text == row.standard) continue;
+    std::string flag = row.name;
     std::replace(flag.begin(), flag.end(), '_', '-');
     command += " --" + flag + " " + shell_quoted(text);
   }

@@ -36,10 +36,14 @@ RankIdentity identity_of(const RankPlace& place, const CaseSettings& settings) {
   i.host = place.node.empty() ? host_name() : place.node;
   i.pid = getpid();
   i.local_rank = place.local_rank;
-  i.device = settings.device == "cuda" ? "cuda:" + std::to_string(place.local_rank) : settings.device;
-  i.settings_hash = hex(text_hash(to_json(settings)), 12);
+  i.device = settings.device == DeviceKind::kCuda ? "cuda:" + std::to_string(place.local_rank)
+                                                  : setting_text(settings, "device");
   i.version = shardscope_version() + " " + git_revision();
   i.settings = all_settings(settings);
+  for (const auto& f : files_of(settings)) i.settings.emplace_back(f->path, "file " + hex(text_hash(f->text), 12));
+  std::string all;
+  for (const auto& [name, text] : i.settings) all += name + "=" + text + "\n";
+  i.settings_hash = hex(text_hash(all), 12);
   return i;
 }
 
@@ -50,7 +54,7 @@ class Joiner {
       : place_(place),
         settings_(settings),
         options_(options),
-        patience_(step_timeout_of(settings)),
+        patience_(settings.step_timeout),
         meeting_(meeting_of(place, secret)),
         program_(launch_options(place, options)),
         leader_(meet_leader(meeting_, secret, fsdp::steady_now() + patience_, [this] { return !stopped(); })) {
@@ -161,16 +165,16 @@ class OwnRank {
 
 void refuse_what_cannot_join(const RankPlace& place, const CaseSettings& settings) {
   check_master(place);
-  if (settings.device == "virtual")
+  if (settings.device == DeviceKind::kVirtual)
     throw fsdp::ConfigError("[device] the virtual world stands for all ranks in one process; start shardscope alone");
-  if (settings.device == "cuda" && wire_of(settings).on)
+  if (settings.device == DeviceKind::kCuda && settings.wire)
     throw fsdp::ConfigError("[wire] one GPU stands for all ranks of an emulated network; start shardscope alone");
 }
 
 // Across hosts Gloo, else what the settings say.
 Rendezvous rendezvous_of(const JoinedRanks& ranks, const CaseSettings& settings) {
   const bool across = ranks.hosts() > 1;
-  if (across && settings.collectives == "local")
+  if (across && settings.collectives == CollectivesKind::kLocal)
     throw fsdp::ConfigError("[collectives] local ranks share the memory of one host, and these run on " +
                             ranks.hosts_text() + "; use --collectives gloo");
   if (!across) return make_rendezvous(settings);
@@ -219,7 +223,7 @@ int follow_trial(const RankPlace& place, const std::string& secret, const CaseSe
 CaseRecord lead_trial(const RankPlace& place, const std::string& secret, const CaseSettings& settings,
                       const TrialOptions& options) {
   refuse_what_cannot_join(place, settings);
-  const fsdp::Nanos deadline = fsdp::steady_now() + step_timeout_of(settings);
+  const fsdp::Nanos deadline = fsdp::steady_now() + settings.step_timeout;
   const Meeting meeting = meeting_of(place, secret);
   RankGathering gathering(place.world, secret, meeting.run, listen_at(meeting, place));
   const OwnRank own(place, secret, settings, options);

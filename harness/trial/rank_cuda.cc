@@ -34,29 +34,25 @@ std::unique_ptr<fsdp::CudaModule> open_module() {
 
 fsdp::CudaWorldOptions options_of(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges) {
   const CaseSettings& c = job.settings;
-  const CtaLimits ctas = nccl_ctas_of(c);
-  const Wire wire = wire_of(c);
   fsdp::CudaWorldOptions o;
   o.rank = job.rank, o.world = job.world;
   o.launched = job.local_rank >= 0;
   o.local_rank = o.launched ? job.local_rank : job.rank;
   o.communicators = fsdp::communicators_of(fsdp::groups_of(plan, job.world), own_reduce_scatter(c));
-  o.min_ctas = ctas.min, o.max_ctas = ctas.max;
-  o.registered_buffers = c.nccl_buffers == "registered";
-  o.timeout = step_timeout_of(c);
+  o.min_ctas = c.nccl_ctas.min, o.max_ctas = c.nccl_ctas.max;
+  o.registered_buffers = c.nccl_buffers == NcclBuffers::kRegistered;
+  o.timeout = c.step_timeout;
   o.ranges = ranges;
-  o.budget = memory_budget_of(c);
-  if (wire.on)
-    o.wire_latency = wire.latency_ns, o.wire_bytes_per_second = static_cast<std::int64_t>(wire.bytes_per_second);
+  o.budget = c.memory_budget;
+  o.wire = c.wire;
   return o;
 }
 
 class CudaBackend final : public RankBackend {
  public:
   CudaBackend(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges, RankSurroundings around)
-      : module_(open_module()), emulated_(wire_of(job.settings).on) {
-    if (!emulated_)
-      maker_ = std::make_unique<TransportMaker>(job, step_timeout_of(job.settings) + kDeviceSlack, around);
+      : module_(open_module()), emulated_(job.settings.wire.has_value()) {
+    if (!emulated_) maker_ = std::make_unique<TransportMaker>(job, job.settings.step_timeout + kDeviceSlack, around);
     world_ = module_->open(options_of(job, plan, ranges), emulated_ ? nullptr : maker_->make("control", {}));
   }
   fsdp::Device& device() override { return world_->device(); }

@@ -19,7 +19,7 @@ fsdp::HostTransports make_transports(const RankJob& job, const fsdp::UnitPlan& p
 }
 
 fsdp::HostDevice::Options device_options(const RankJob& job, fsdp::RangeSink* ranges) {
-  return {job.rank, step_timeout_of(job.settings) + kDeviceSlack, !own_reduce_scatter(job.settings), ranges};
+  return {job.rank, job.settings.step_timeout + kDeviceSlack, !own_reduce_scatter(job.settings), ranges};
 }
 
 class HostBackend final : public RankBackend {
@@ -27,7 +27,7 @@ class HostBackend final : public RankBackend {
   HostBackend(const RankJob& job, const fsdp::UnitPlan& plan, fsdp::RangeSink* ranges, RankSurroundings around)
       : gloo_(around.rendezvous != nullptr),
         device_(device_options(job, ranges)),
-        maker_(job, step_timeout_of(job.settings), around),
+        maker_(job, job.settings.step_timeout, around),
         collectives_(device_, make_transports(job, plan, maker_)) {}
   fsdp::Device& device() override { return device_; }
   fsdp::Collectives& collectives() override { return collectives_; }

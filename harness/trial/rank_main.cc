@@ -110,7 +110,7 @@ int run(int control_fd) {
   std::unique_ptr<RankWorld> world;
   try {
     const RankJob job = joining.receive_job(link);
-    if (job.settings.device == "virtual") serve_virtual(job, link);
+    if (job.settings.device == DeviceKind::kVirtual) serve_virtual(job, link);
     if (!job.master_host.empty())
       rendezvous =
           std::make_unique<LeaderRendezvous>(job.master_host, [&](const std::string& l) { link.send_line(l); });

@@ -12,7 +12,7 @@ namespace harness {
 TransportMaker::TransportMaker(const RankJob& job, fsdp::Nanos timeout, RankSurroundings around)
     : job_(job),
       timeout_(timeout),
-      wire_(job.settings.device == "cuda" ? Wire{} : wire_of(job.settings)),
+      wire_(job.settings.device == DeviceKind::kCuda ? std::nullopt : job.settings.wire),
       around_(around) {
   if (around_.rendezvous == nullptr) memory_ = fsdp::attach_shared_memory(job.shared_memory_fd, job.rank, job.world);
 }
@@ -32,9 +32,8 @@ std::unique_ptr<fsdp::Transport> TransportMaker::make(const std::string& name, f
   }
   around_.progress.leave(communicator);
   t = std::make_unique<WatchedTransport>(std::move(t), around_.progress, communicator);
-  if (!wire_.on) return t;
-  return std::make_unique<fsdp::EmulatedWire>(
-      std::move(t), fsdp::Wire{wire_.latency_ns, static_cast<std::int64_t>(wire_.bytes_per_second)});
+  if (!wire_) return t;
+  return std::make_unique<fsdp::EmulatedWire>(std::move(t), *wire_);
 }
 
 }  // namespace harness

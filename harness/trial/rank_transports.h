@@ -1,6 +1,7 @@
 // Transports between the ranks of a job, one after the other; all ranks make theirs in the same order.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ namespace harness {
 // The transports know more about what they wait for than the device: they speak first.
 inline constexpr fsdp::Nanos kDeviceSlack = 2'000'000'000;
 
-inline bool own_reduce_scatter(const CaseSettings& c) { return c.reduce_scatter_communicator == "own"; }
+inline bool own_reduce_scatter(const CaseSettings& c) {
+  return c.reduce_scatter_communicator == ReduceScatterCommunicator::kOwn;
+}
 
 class TransportMaker {
  public:
@@ -29,7 +32,7 @@ class TransportMaker {
  private:
   const RankJob& job_;
   const fsdp::Nanos timeout_;
-  const Wire wire_;
+  const std::optional<fsdp::Wire> wire_;
   const RankSurroundings around_;
   std::shared_ptr<fsdp::SharedMemory> memory_;
   int channel_ = 0;

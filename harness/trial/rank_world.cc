@@ -34,14 +34,14 @@ TrainerSettings trainer_settings_of(const CaseSettings& c, const fsdp::UnitPlan&
   TrainerSettings t;
   t.model = model_of(c);
   t.model.seq = seq_of(c);
-  if (c.buffer_dtype == "bf16") t.model.buffer_dtype = fsdp::Dtype::kBFloat16;
+  t.model.buffer_dtype = c.buffer_dtype;
   t.batch = c.batch;
   t.seed = c.seed;
   t.optimizer = c.optimizer;
   t.accumulate = c.accumulate;
-  t.sync_every = c.accumulate_sync == "every";
-  t.checkpoint = c.checkpoint == "block";
-  t.clip = clip_of(c);
+  t.sync_every = c.accumulate_sync == AccumulateSync::kEvery;
+  t.checkpoint = c.checkpoint == Checkpoint::kBlock;
+  t.clip = c.clip;
   t.scheduler = scheduler_options_of(c, plan);
   return t;
 }
@@ -57,17 +57,17 @@ class RankWorld::Impl {
       : job_(job),
         plan_(named(plan_of(job.settings), progress)),
         ranges_(wanted_nvtx_ranges(names_of(plan_))),
-        cupti_(job.settings.device == "cuda"
+        cupti_(job.settings.device == DeviceKind::kCuda
                    ? CuptiSession::wanted([](const char* name) -> const char* { return std::getenv(name); })
                    : nullptr),
-        backend_(job.settings.device == "cuda"
+        backend_(job.settings.device == DeviceKind::kCuda
                      ? make_cuda_backend(job_, plan_, cupti_ ? cupti_->tags(ranges_.get()) : ranges_.get(),
                                          {progress, rendezvous})
                      : make_host_backend(job_, plan_, ranges_.get(), {progress, rendezvous})),
         device_(backend_->device()),
         collectives_(backend_->collectives()),
         watched_(collectives_, progress) {
-    if (backend_->meters_budget()) meter_.set_budget(memory_budget_of(job.settings));
+    if (backend_->meters_budget()) meter_.set_budget(job.settings.memory_budget);
     TrainerSettings settings = trainer_settings_of(job.settings, plan_);
     settings.tensors = backend_->tensors();
     settings.remake = settings.tensors == nullptr;
@@ -142,7 +142,7 @@ class RankWorld::Impl {
     } catch (const c10::OutOfMemoryError&) {
       const std::string cause = meter_.describe(meter_.context(), fsdp::MemoryCategory::kActivations);
       throw fsdp::OutOfMemory("[memory] " + cause + ": no memory left on the device; " + backend_->memory_figures(),
-                              cause, 0, meter_.live(), memory_budget_of(job_.settings));
+                              cause, 0, meter_.live(), job_.settings.memory_budget);
     }
   }
 

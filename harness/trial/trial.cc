@@ -31,7 +31,7 @@ constexpr fsdp::Nanos kTermGrace = 300 * kMillisecond;
 
 // Empty: the system places the ranks.
 RankCores rank_cores(const CaseSettings& settings, const TrialOptions& options) {
-  if (!options.pin || options.ranks || settings.device != "cpu") return {};
+  if (!options.pin || options.ranks || settings.device != DeviceKind::kCpu) return {};
   return cores_of_ranks(physical_cores(allowed_cores()), settings.world);
 }
 
@@ -42,7 +42,7 @@ class Trial {
       : settings_(settings),
         options_(options),
         ranks_(options.ranks ? options.ranks() : start_here(settings, options, own_cores_)),
-        watch_(*ranks_, step_timeout_of(settings)),
+        watch_(*ranks_, settings.step_timeout),
         answers_(ranks_->count()) {}
 
   // Fills the record; returns when every rank has ended.
@@ -84,7 +84,7 @@ class Trial {
     const Rendezvous rendezvous = make_rendezvous(settings);
     LaunchOptions launch;
     launch.program = options.rank_program.empty() ? default_rank_program() : options.rank_program;
-    launch.count = settings.device == "cuda" && wire_of(settings).on ? 1 : settings.world;  // one GPU for all
+    launch.count = settings.device == DeviceKind::kCuda && settings.wire ? 1 : settings.world;  // one GPU for all
     launch.log_dir = options.log_dir;
     launch.cores = rank_cores(settings, options);
     launch.shared_memory_fd = rendezvous.shared_memory.get();
@@ -294,8 +294,8 @@ namespace {
 bool may_run(const CaseSettings& settings, CaseRecord& record) {
   try {
     validate(settings);
-    record.emulated = wire_of(settings).on;
-    record.predicted = settings.device == "virtual";
+    record.emulated = settings.wire.has_value();
+    record.predicted = settings.device == DeviceKind::kVirtual;
     record.warnings = setting_warnings(settings);
     fill_units(record, settings);
     return true;
@@ -316,7 +316,7 @@ CaseRecord run_trial(const CaseSettings& settings, const TrialOptions& options) 
   record.started_at = fsdp::wall_seconds();
   if (may_run(settings, record)) {
     try {
-      if (settings.device == "virtual") {
+      if (settings.device == DeviceKind::kVirtual) {
         run_virtual_trial(settings, options, record);
       } else {
         Trial(settings, options).run(record);

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "fsdp/comm/host_collectives.h"
-#include "fsdp/comm/wire.h"
 
 namespace harness {
 namespace {
@@ -21,8 +20,8 @@ fsdp::Nanos arrival_wait(const ArrivalSkew& skew, int count, int stride) {
   return std::max<fsdp::Nanos>(0, last - own);
 }
 
-VirtualClock::VirtualClock(const CostModel& model, int world, const VirtualWire& wire, const ArrivalSkew& skew,
-                           fsdp::VirtualDevice& device)
+VirtualClock::VirtualClock(const CostModel& model, int world, const std::optional<fsdp::Wire>& wire,
+                           const ArrivalSkew& skew, fsdp::VirtualDevice& device)
     : model_(model),
       world_(world),
       wire_(wire),
@@ -101,8 +100,8 @@ void VirtualClock::enqueue(fsdp::Lane lane, const fsdp::CollectiveCall& call) {
   const double travelling = static_cast<double>(call.count) * fsdp::size_of(call.in_dtype) *
                             (call.kind == fsdp::CollectiveKind::kAllReduce ? 1 : ranks);
   fsdp::Nanos cost = model_.collective(call.kind, travelling, shape_of(call.communicator));
-  if (wire_.on) {
-    const fsdp::Nanos wire = fsdp::wire_time(call, ranks, wire_.latency, wire_.bytes_per_second);
+  if (wire_) {
+    const fsdp::Nanos wire = fsdp::wire_time(call, ranks, *wire_);
     cost = std::max(cost, wire + (wire > 0 ? nanos(model_.hardware().wire_late_us) : 0));
   }
   // The kernel or the lane is held while the last member is on its way.

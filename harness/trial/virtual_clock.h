@@ -1,34 +1,28 @@
 // VirtualClock: operators become time on the virtual device's compute lane, collectives on their lanes. Plain C++ but
 // for who calls it.
 #pragma once
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "fsdp/comm/collectives.h"
+#include "fsdp/comm/wire.h"
 #include "fsdp/device/virtual/virtual_device.h"
 #include "harness/cost/contention.h"
 #include "harness/cost/cost_model.h"
 #include "harness/cost/straggler.h"
+#include "harness/sweep/settings.h"
 #include "harness/trial/op_observer.h"
 
 namespace harness {
 
-// Emulated wire of a case: a call takes at least this long, whatever the hardware.
-struct VirtualWire {
-  bool on = false;
-  fsdp::Nanos latency = 0;
-  std::int64_t bytes_per_second = 0;
-};
-
-// By how much each named rank comes later to every collective than the others do.
-using ArrivalSkew = std::vector<std::pair<int, fsdp::Nanos>>;
 // What the rank that stands for all waits in a collective of these members: the latest of them less its own lateness.
 // It is rank 0; the members are rank 0, stride, 2 * stride, ..., `count` of them.
 fsdp::Nanos arrival_wait(const ArrivalSkew& skew, int count, int stride);
 
 class VirtualClock final : public OpObserver, public fsdp::Collectives {
  public:
-  VirtualClock(const CostModel& model, int world, const VirtualWire& wire, const ArrivalSkew& skew,
+  VirtualClock(const CostModel& model, int world, const std::optional<fsdp::Wire>& wire, const ArrivalSkew& skew,
                fsdp::VirtualDevice& device);
 
   void begin_step();
@@ -61,7 +55,7 @@ class VirtualClock final : public OpObserver, public fsdp::Collectives {
 
   const CostModel& model_;
   const int world_;
-  const VirtualWire wire_;
+  const std::optional<fsdp::Wire> wire_;  // a call takes at least this long, whatever the hardware
   const ArrivalSkew skew_;
   fsdp::VirtualDevice& device_;
   const double slowest_;  // by what share of its computation the slowest rank takes longer than this one

@@ -88,7 +88,7 @@ void run_virtual_trial(const CaseSettings& settings, const TrialOptions& options
   std::unique_ptr<RankProcesses> worker = workers.take(program);
   if (options.progress) options.progress({"predicting", 0, {worker->pid(0)}});
   worker->send(0, to_json_line(job));
-  Answer answer = wait_for_answer(*worker, step_timeout_of(settings), options);
+  Answer answer = wait_for_answer(*worker, settings.step_timeout, options);
   if (!answer.event) {
     record.status = answer.status;
     record.reason = answer.reason;

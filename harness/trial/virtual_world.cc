@@ -20,11 +20,6 @@ std::vector<std::string> names_of(const fsdp::UnitPlan& plan) {
   return names;
 }
 
-VirtualWire virtual_wire(const CaseSettings& c) {
-  const Wire w = wire_of(c);
-  return {w.on, w.latency_ns, static_cast<std::int64_t>(w.bytes_per_second)};
-}
-
 fsdp::VirtualDeviceOptions device_options(const Hardware& h) {
   fsdp::VirtualDeviceOptions o;
   o.host_computes = !h.gpu;
@@ -96,12 +91,12 @@ class VirtualWorld {
       : model_(cost_model_of(job.settings)),
         plan_(plan_of(job.settings)),
         device_(device_options(model_.hardware())),
-        clock_(model_, job.settings.world, virtual_wire(job.settings), arrival_skew_of(job.settings), device_),
+        clock_(model_, job.settings.world, job.settings.wire, job.settings.arrival_skew, device_),
         watched_(clock_, progress),
         progress_(progress),
-        allocator_(std::max<fsdp::Bytes>(0, memory_budget_of(job.settings))) {
+        allocator_(std::max<fsdp::Bytes>(0, job.settings.memory_budget)) {
     progress.set_unit_names(names_of(plan_));
-    meter_.set_budget(memory_budget_of(job.settings));
+    meter_.set_budget(job.settings.memory_budget);
     if (model_.hardware().caching_allocator) meter_.set_observer(&allocator_);
     TrainerSettings t = trainer_settings_of(job.settings, plan_);
     t.meta = true;
@@ -146,7 +141,7 @@ class VirtualWorld {
     r.category_peaks = meter_.peak_by_category();
     r.peak_cause = meter_.peak_cause();
     r.warnings = trainer_->scheduler().take_warnings();
-    if (c.hardware.empty())
+    if (!c.hardware.costs)
       r.warnings.push_back(
           "no hardware was named: times are those of an assumed processor core; memory is that of this program's own "
           "run");

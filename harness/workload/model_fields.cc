@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <sstream>
+#include <string_view>
 
 #include "fsdp/core/errors.h"
 #include "harness/workload/describe.h"
@@ -102,21 +102,63 @@ std::string model_field_text(const ModelSettings& m, const ModelField& field) {
   return std::visit([&](auto member) { return text_of(m.*member); }, field.member);
 }
 
-std::vector<std::pair<std::string, std::string>> split_overrides(const std::string& text) {
-  std::vector<std::pair<std::string, std::string>> pairs;
-  std::istringstream in(text);
-  for (std::string item; std::getline(in, item, ',');) {
-    std::erase(item, ' ');
-    const auto equals = item.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      throw ConfigError("[set] '" + item + "' is not KEY=VALUE; for example layers=8,dim=512");
-    }
-    const std::string key = item.substr(0, equals);
-    const auto same = [&](const auto& p) { return p.first == key; };
-    if (std::any_of(pairs.begin(), pairs.end(), same)) throw ConfigError("[set] " + key + " is given twice; keep one");
-    pairs.emplace_back(key, item.substr(equals + 1));
-  }
+namespace {
+
+std::string trimmed(const std::string& s) {
+  const auto begin = s.find_first_not_of(" \t\r\n");
+  return begin == std::string::npos ? "" : s.substr(begin, s.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+Overrides in_order(Overrides pairs) {
+  static constexpr std::string_view kFirst[] = {"layers", "dim", "heads", "kv_heads", "ffn", "vocab", "tied"};
+  const auto place = [](const std::string& key) { return std::find(std::begin(kFirst), std::end(kFirst), key); };
+  std::sort(pairs.begin(), pairs.end(), [&](const auto& a, const auto& b) {
+    return place(a.first) != place(b.first) ? place(a.first) < place(b.first) : a.first < b.first;
+  });
   return pairs;
+}
+
+Overrides::iterator find_key(Overrides& pairs, const std::string& key) {
+  return std::find_if(pairs.begin(), pairs.end(), [&](const auto& p) { return p.first == key; });
+}
+
+}  // namespace
+
+Overrides parse_overrides(const std::string& text) {
+  Overrides pairs;
+  if (trimmed(text).empty() || trimmed(text) == "none") return pairs;
+  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = text.find(',', begin);
+    const std::string piece = trimmed(text.substr(begin, end == std::string::npos ? end : end - begin));
+    const auto equals = piece.find('=');
+    const std::string key = trimmed(piece.substr(0, equals));
+    const std::string value = equals == std::string::npos ? "" : trimmed(piece.substr(equals + 1));
+    if (key.empty() || value.empty())
+      throw ConfigError("[set] '" + piece + "' in \"" + text +
+                        "\" is not NAME=VALUE; write for instance layers=8,dim=512");
+    if (find_key(pairs, key) != pairs.end())
+      throw ConfigError("[set] " + key + " is given twice in \"" + text + "\"; give it once");
+    pairs.emplace_back(key, value);
+  }
+  return in_order(std::move(pairs));
+}
+
+std::string overrides_text(const Overrides& overrides) {
+  std::string out;
+  for (const auto& [key, value] : overrides) out += (out.empty() ? "" : ",") + key + "=" + value;
+  return out.empty() ? "none" : out;
+}
+
+Overrides merged(Overrides base, const Overrides& on_top) {
+  for (const auto& [key, value] : on_top) {
+    const auto found = find_key(base, key);
+    if (found == base.end()) {
+      base.emplace_back(key, value);
+    } else {
+      found->second = value;
+    }
+  }
+  return in_order(std::move(base));
 }
 
 namespace {

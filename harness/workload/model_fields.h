@@ -24,9 +24,6 @@ const std::vector<ModelField>& model_fields();
 void set_model_field(ModelSettings& m, const std::string& name, const std::string& text);
 std::string model_field_text(const ModelSettings& m, const ModelField& field);
 
-// "a=1,b=2" -> pairs, in order. Throws ConfigError.
-std::vector<std::pair<std::string, std::string>> split_overrides(const std::string& text);
-
 // Dimensions against each other. Throws ConfigError.
 void check_model(const ModelSettings& m);
 

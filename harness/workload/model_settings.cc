@@ -21,12 +21,8 @@ using fsdp::ConfigError;
 bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
-// "NAME{family=...,layers=...}", as model_text() makes it.
+// "NAME{family=...,layers=...}", NamedModel::text.
 bool is_model_text(const std::string& model) { return model.find('{') != std::string::npos && model.back() == '}'; }
-bool is_path(const std::string& model) {
-  return !is_model_text(model) &&
-         (model.find('/') != std::string::npos || ends_with(model, ".json") || ends_with(model, ".pt2"));
-}
 
 // A path as a field of a model's text, where ',', '=', '{', '}' and spaces have a meaning.
 std::string escaped(const std::string& path) {
@@ -67,13 +63,12 @@ ModelSettings read_exported(const std::string& path) {
   return m;
 }
 
-ModelSettings read_file(const std::string& path) {
-  if (ends_with(path, ".pt2")) return read_exported(path);
+std::string file_content(const std::string& path) {
   const fsdp::SmallFile file = fsdp::read_small(path, fsdp::kLargestSmallFile);
   if (!file.problem.empty() || file.text.empty())
     throw ConfigError("[model] " + path + " " + (file.problem.empty() ? "is empty" : file.problem) +
                       "; give the path of a config.json or .pt2, or a preset");
-  return model_from_config(file.text, path);
+  return file.text;
 }
 
 ModelSettings read_text(const std::string& text) {
@@ -81,7 +76,7 @@ ModelSettings read_text(const std::string& text) {
   ModelSettings m;
   std::vector<std::string> names;
   for (const ModelField& f : model_fields()) names.emplace_back(f.name);
-  for (const auto& [key, value] : split_overrides(text.substr(open + 1, text.size() - open - 2))) {
+  for (const auto& [key, value] : parse_overrides(text.substr(open + 1, text.size() - open - 2))) {
     if (std::find(names.begin(), names.end(), key) == names.end())
       throw ConfigError("[model] " + text.substr(0, open) + " has no '" + key +
                         "'; nearest: " + fsdp::nearest_names(key, names, 1));
@@ -96,9 +91,7 @@ ModelSettings with_plain_path(ModelSettings m) {
   return m;
 }
 
-ModelSettings base_of(const std::string& model) {
-  if (is_path(model)) return read_file(model);
-  if (is_model_text(model)) return read_text(model);
+ModelSettings preset(const std::string& model) {
   for (const auto& [name, settings] : model_preset_table()) {
     if (name == model) return settings;
   }
@@ -140,11 +133,16 @@ std::vector<std::string> model_presets() {
   return names;
 }
 
-ModelSettings resolve_model(const std::string& model, const std::string& overrides) {
-  const ModelSettings base = base_of(model);
+bool is_model_archive(const std::string& model) { return !is_model_text(model) && ends_with(model, ".pt2"); }
+
+bool is_model_file(const std::string& model) {
+  return !is_model_text(model) &&
+         (model.find('/') != std::string::npos || ends_with(model, ".json") || is_model_archive(model));
+}
+
+ModelSettings resolve_model(const ModelSettings& base, const Overrides& pairs) {
   ModelSettings m = base;
   const Family& family = family_of(m.family);
-  const auto pairs = split_overrides(overrides);
   for (const auto& [key, value] : pairs) apply_override(m, key, value);
   const auto given = [&](const char* key) {
     return std::any_of(pairs.begin(), pairs.end(), [&](const auto& p) { return p.first == key; });
@@ -156,18 +154,27 @@ ModelSettings resolve_model(const std::string& model, const std::string& overrid
   return with_plain_path(std::move(m));
 }
 
-std::string model_text(const std::string& model) {
-  if (!is_path(model)) {
-    resolve_model(model, "");
-    return model;
-  }
-  const ModelSettings m = read_file(model), standard;
+ModelSettings resolve_model(const std::string& model, const std::string& overrides) {
+  const bool read_here = is_model_file(model) && !is_model_archive(model);
+  const NamedModel named = named_model(model, read_here ? file_content(model) : "");
+  return resolve_model(named.dimensions, parse_overrides(overrides));
+}
+
+NamedModel named_model(const std::string& model, const std::string& content) {
+  NamedModel named{model, is_model_archive(model) ? read_exported(model)
+                          : is_model_file(model)  ? model_from_config(content, model)
+                          : is_model_text(model)  ? read_text(model)
+                                                  : preset(model)};
+  resolve_model(named.dimensions, {});  // refuses dimensions that do not go together
+  if (!is_model_file(model)) return named;
+  const ModelSettings standard;
   std::string fields;
   for (const ModelField& f : model_fields()) {
-    const std::string text = model_field_text(m, f);
+    const std::string text = model_field_text(named.dimensions, f);
     if (text != model_field_text(standard, f)) fields += (fields.empty() ? "" : ",") + std::string(f.name) + "=" + text;
   }
-  return name_of_path(model) + "{" + fields + "}";
+  named.text = name_of_path(model) + "{" + fields + "}";
+  return named;
 }
 
 std::string model_name(const std::string& text) { return text.substr(0, text.find('{')); }

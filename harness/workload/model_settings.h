@@ -2,6 +2,7 @@
 // ModuleTree builders are both made from it.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fsdp/core/types.h"
@@ -38,14 +39,34 @@ struct ModelSettings {
 // Preset names, for --help and for "nearest names" in errors.
 std::vector<std::string> model_presets();
 
-// `model` setting + `set` overrides ("layers=8,dim=512") -> settings. The model is a preset, the path of a Hugging Face
-// config.json or of a .pt2, or what model_text() made. Throws fsdp::ConfigError naming the key (and the file) and what
-// is allowed (unknown key, not an integer, dim not divisible by heads, heads not by kv_heads, non-positive, ...).
+// Dimensions by name, as the setting `set` gives them: well-known ones first, then by name, so that equal ones have
+// equal texts.
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+// "dim=512, layers=8" and "none" -> pairs. Throws fsdp::ConfigError.
+Overrides parse_overrides(const std::string& text);
+std::string overrides_text(const Overrides& overrides);  // "layers=8,dim=512"; "none" for none
+Overrides merged(Overrides base, const Overrides& on_top);
+
+// A model before overrides.
+struct NamedModel {
+  // A preset's name, or "NAME{family=...,layers=...}" for a file, which says the whole content: what travels to
+  // ranks and into case ids.
+  std::string text = "llama";
+  ModelSettings dimensions = {};
+};
+// Whether the setting `model` is the path of a file; of those, of a .pt2, which is no text.
+bool is_model_file(const std::string& model);
+bool is_model_archive(const std::string& model);
+// From a preset's name, the path of a Hugging Face config.json with the file's `content`, that of a .pt2, which is read
+// here, or NamedModel::text. Throws fsdp::ConfigError naming the key (and the file) and what is allowed.
+NamedModel named_model(const std::string& model, const std::string& content = {});
+
+// The model with overrides. Throws fsdp::ConfigError naming the key and what is allowed (unknown key, not an integer,
+// dim not divisible by heads, heads not by kv_heads, non-positive, ...).
+ModelSettings resolve_model(const ModelSettings& base, const Overrides& overrides);
+// From texts, the file of a path read here.
 ModelSettings resolve_model(const std::string& model, const std::string& overrides);
 
-// A preset's name as it is; the path of a config.json as "NAME{family=...,layers=...}", which says the whole content:
-// what travels to ranks and into case ids, so that the file is read once. Throws as resolve_model.
-std::string model_text(const std::string& model);
 // "llama-3-8b", or the NAME of a text of the other form.
 std::string model_name(const std::string& text);
 

@@ -26,12 +26,6 @@ void use_one_thread() {
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }
 
-fsdp::OptimizerKind optimizer_of(const std::string& name) {
-  if (name == "adamw") return fsdp::OptimizerKind::kAdamW;
-  if (name == "sgd") return fsdp::OptimizerKind::kSgd;
-  throw fsdp::ConfigError("[optimizer] there is no '" + name + "'; use adamw or sgd");
-}
-
 std::vector<Batch> make_batches(const TrainerSettings& s, const fsdp::Collectives& collectives) {
   std::vector<Batch> batches;
   for (int k = 0; k < s.accumulate; ++k) {
@@ -55,7 +49,7 @@ std::unique_ptr<fsdp::Module> checkpointed_model(const TrainerSettings& s) {
 
 fsdp::OptimizerOptions optimizer_options(const TrainerSettings& s) {
   fsdp::OptimizerOptions o;
-  o.kind = optimizer_of(s.optimizer);
+  o.kind = s.optimizer;
   o.adamw.eps = s.adamw_epsilon;
   o.clip = s.clip;
   return o;

@@ -9,6 +9,7 @@
 
 #include "fsdp/comm/collectives.h"
 #include "fsdp/core/memory_meter.h"
+#include "fsdp/core/optimizer_kind.h"
 #include "fsdp/device/device.h"
 #include "fsdp/plan/unit_plan.h"
 #include "fsdp/schedule/scheduler.h"
@@ -29,7 +30,7 @@ struct TrainerSettings {
   bool checkpoint = false;     // activations of each block are computed again in backward
   std::optional<double> clip;  // global gradient norm
   std::uint64_t seed = 0;
-  std::string optimizer = "adamw";        // or "sgd"
+  fsdp::OptimizerKind optimizer = fsdp::OptimizerKind::kAdamW;
   double adamw_epsilon = 1e-8;            // PyTorch's default
   bool meta = false;                      // tensors without memory: the virtual world
   fsdp::TensorDevice* tensors = nullptr;  // where they live, if not in host memory; outlives the trainer

@@ -50,6 +50,21 @@ CaseRecord c01(int g, double alpha_ms) {
   return r;
 }
 
+// Cases of other work are no choices for each other, whichever setting of that role differs.
+TEST(Recommend, CasesOfOtherWorkAreApart) {
+  const std::vector<std::pair<std::string, std::string>> works = {
+      {"optimizer", "sgd"},  {"collectives", "gloo"}, {"memory_budget", "1GiB"}, {"seed", "1"}, {"clip", "1"},
+      {"wire", "1us,1GB/s"}, {"world", "4"},          {"model", "gpt2"}};
+  for (const auto& [name, value] : works) {
+    const auto all = recommend({made({}, 1000, 1), made({{name, value}}, 900, 1)}, {});
+    ASSERT_EQ(all.size(), 2u) << name;
+    EXPECT_NE(all[0].workload, all[1].workload) << name;
+  }
+  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
+           {"wrap", "root"}, {"batch", "2"}, {"param_dtype", "bf16"}, {"steps", "3"}, {"step_timeout", "5s"}})
+    EXPECT_EQ(recommend({made({}, 1000, 1), made({{name, value}}, 900, 1)}, {}).size(), 1u) << name;
+}
+
 TEST(Recommend, C01FinerIsNotAlwaysBetter) {
   const double alpha[] = {0.05, 5, 10, 20, 40};
   const std::string best[] = {"wrap=block", "wrap=block", "wrap=blocks:2", "wrap=blocks:4", "wrap=blocks:4"};

@@ -58,7 +58,7 @@ TEST_F(CommandsTest, HelpNamesEveryFlagWithItsDefaultAndShowsExamples) {
     const Called c = call({command, "--help"});
     EXPECT_EQ(c.code, 0);
     EXPECT_EQ(c.err, "");
-    for (const harness::SettingInfo& info : harness::setting_table()) {
+    for (const harness::SettingRow& info : harness::setting_table()) {
       std::string flag = "--" + info.name;
       std::replace(flag.begin(), flag.end(), '_', '-');
       EXPECT_THAT(c.out, HasSubstr(flag + " ")) << command;

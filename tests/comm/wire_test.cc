@@ -23,33 +23,34 @@ CollectiveCall call_of(CollectiveKind kind, Count count, Dtype dtype = Dtype::kF
 
 TEST(WireTime, AShardedBufferTravelsWithoutTheOwnPiece) {
   // 4 ranks, pieces of 1,000 floats: each sends 3 x 4,000 B; at 1 GB/s a byte takes a nanosecond.
-  EXPECT_EQ(wire_time(call_of(CollectiveKind::kAllGather, 1000), 4, 50 * kMicrosecond, kGigabyte), 50'000 + 12'000);
-  EXPECT_EQ(wire_time(call_of(CollectiveKind::kReduceScatter, 1000), 4, 50 * kMicrosecond, kGigabyte), 50'000 + 12'000);
+  EXPECT_EQ(wire_time(call_of(CollectiveKind::kAllGather, 1000), 4, {50 * kMicrosecond, kGigabyte}), 50'000 + 12'000);
+  EXPECT_EQ(wire_time(call_of(CollectiveKind::kReduceScatter, 1000), 4, {50 * kMicrosecond, kGigabyte}),
+            50'000 + 12'000);
 }
 
 TEST(WireTime, TheTravellingDtypeCounts) {
-  EXPECT_EQ(wire_time(call_of(CollectiveKind::kReduceScatter, 1000, Dtype::kBFloat16), 4, 0, kGigabyte), 6'000);
+  EXPECT_EQ(wire_time(call_of(CollectiveKind::kReduceScatter, 1000, Dtype::kBFloat16), 4, {0, kGigabyte}), 6'000);
 }
 
 TEST(WireTime, AnAllReduceIsAReduceScatterAndAnAllGather) {
-  EXPECT_EQ(wire_time(call_of(CollectiveKind::kAllReduce, 4000), 4, 7, kGigabyte), 7 + 2 * 12'000);
+  EXPECT_EQ(wire_time(call_of(CollectiveKind::kAllReduce, 4000), 4, {7, kGigabyte}), 7 + 2 * 12'000);
 }
 
 TEST(WireTime, ABroadcastTravelsWholeAndABarrierIsLatency) {
-  EXPECT_EQ(wire_time(call_of(CollectiveKind::kBroadcast, 1000), 4, 7, kGigabyte), 7 + 4'000);
-  EXPECT_EQ(wire_time(call_of(CollectiveKind::kBarrier, 0), 4, 7, kGigabyte), 7);
+  EXPECT_EQ(wire_time(call_of(CollectiveKind::kBroadcast, 1000), 4, {7, kGigabyte}), 7 + 4'000);
+  EXPECT_EQ(wire_time(call_of(CollectiveKind::kBarrier, 0), 4, {7, kGigabyte}), 7);
 }
 
 TEST(WireTime, OneRankNeedsNoWire) {
   for (const auto kind :
        {CollectiveKind::kAllGather, CollectiveKind::kAllReduce, CollectiveKind::kBroadcast, CollectiveKind::kBarrier}) {
-    EXPECT_EQ(wire_time(call_of(kind, 1000), 1, 50 * kMicrosecond, kGigabyte), 0);
+    EXPECT_EQ(wire_time(call_of(kind, 1000), 1, {50 * kMicrosecond, kGigabyte}), 0);
   }
 }
 
 TEST(WireTime, LargeBuffersDoNotOverflow) {
   // 8 GiB on 1,024 ranks at 1 kB/s: bytes times ranks times nanoseconds pass 64 bits on the way, the result does not.
-  EXPECT_EQ(wire_time(call_of(CollectiveKind::kAllReduce, Count{1} << 31), 1024, 0, 1000),
+  EXPECT_EQ(wire_time(call_of(CollectiveKind::kAllReduce, Count{1} << 31), 1024, {0, 1000}),
             (Nanos{1} << 24) * 1023 * 1'000'000);
 }
 

@@ -161,8 +161,7 @@ class CudaTraining : public ::testing::TestWithParam<Variant> {};
 TEST_P(CudaTraining, NumbersAndBytesAreThoseOfTheHostWorld) {
   Job j = job();
   GetParam().change(j);
-  const fsdp::UnitPlan plan =
-      fsdp::make_unit_plan(describe_model(j.settings.model), fsdp::parse_wrap(j.wrap, j.unit), j.unit);
+  const fsdp::UnitPlan plan = fsdp::make_unit_plan(describe_model(j.settings.model), fsdp::parse_wrap(j.wrap), j.unit);
   FakeCuda fake(j.world);
   const std::vector<Numbers> host = on_host(j, plan), cuda = on_cuda(j, plan, fake);
   for (std::size_t r = 0; r < host.size(); ++r) {

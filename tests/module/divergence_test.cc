@@ -56,7 +56,7 @@ struct Task {
 void step(RankWorld& w, const Task& task) {
   Chain model(task.units, task.skipped);
   name_modules(model);
-  const UnitPlan plan = make_unit_plan(tree_of(model), parse_wrap(task.wrap, task.unit), task.unit);
+  const UnitPlan plan = make_unit_plan(tree_of(model), parse_wrap(task.wrap), task.unit);
   ShardedModel sharded(model, plan, {}, w.device, w.collectives, nullptr);
   try {
     Scheduler& scheduler = sharded.scheduler();

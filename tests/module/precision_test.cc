@@ -212,7 +212,7 @@ Bytes resident(const harness::ModelSettings& m, bool meta) {
     harness::TrainerSettings s;
     s.model = m;
     s.meta = meta;
-    const UnitPlan plan = make_unit_plan(harness::describe_model(m), parse_wrap("block", {}), {});
+    const UnitPlan plan = make_unit_plan(harness::describe_model(m), parse_wrap("block"), {});
     harness::Trainer trainer(s, plan, device, collectives, meter);
     live = meter.live();
     trainer.step();

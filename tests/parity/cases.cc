@@ -3,7 +3,6 @@
 #include <iostream>
 #include <string>
 
-#include "fsdp/plan/wrap_policy.h"
 #include "harness/trial/case_units.h"
 #include "harness/trial/rank_world.h"
 #include "tests/parity/chain.h"
@@ -21,10 +20,7 @@ fsdp::ModuleTree ParityCase::tree() const {
   return chain.empty() ? describe_model(m) : describe_chain(m);
 }
 
-fsdp::UnitPlan ParityCase::plan() const {
-  const fsdp::UnitOptions unit = unit_options_of(settings);
-  return fsdp::make_unit_plan(tree(), fsdp::parse_wrap(settings.wrap, unit), unit);
-}
+fsdp::UnitPlan ParityCase::plan() const { return fsdp::make_unit_plan(tree(), settings.wrap.policy, settings.unit); }
 
 TrainerSettings ParityCase::trainer_settings(const fsdp::UnitPlan& plan) const {
   TrainerSettings t = trainer_settings_of(settings, plan);

@@ -16,7 +16,7 @@ using testing::IsEmpty;
 UnitPlan two_blocks() {
   harness::ModelSettings m;
   m.layers = 2;
-  return make_unit_plan(harness::describe_model(m), parse_wrap("block", {}), {});
+  return make_unit_plan(harness::describe_model(m), parse_wrap("block"), {});
 }
 PrefetchOrder read(const std::string& text) { return parse_prefetch_order(text, "order.txt", two_blocks()); }
 std::string refusal(const std::string& text) {

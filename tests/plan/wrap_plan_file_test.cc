@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "fsdp/core/errors.h"
+#include "fsdp/plan/unit_options.h"
 #include "fsdp/plan/wrap_policy.h"
 #include "harness/workload/model_settings.h"
 
@@ -20,7 +21,7 @@ ModuleTree model_m() {
 }
 
 UnitPlan plan_of(const std::string& yaml, const UnitOptions& defaults = {}) {
-  return make_unit_plan(model_m(), parse_wrap_plan(yaml, "p.yaml", defaults), defaults);
+  return make_unit_plan(model_m(), parse_wrap_plan(yaml, "p.yaml"), defaults);
 }
 
 std::string error_of(const std::string& yaml) {
@@ -84,14 +85,14 @@ TEST(WrapPlanFile, StrategiesWithGroups) {
   - {match: b, strategy: "hybrid_shard_zero2:2", reshard_after_forward: 2}
   - {match: c, reshard_after_forward: 1}
 )",
-                                        "p.yaml", {});
+                                        "p.yaml");
   EXPECT_EQ(plan.lines[0].options.strategy, Strategy::kHybridShard);
   EXPECT_EQ(plan.lines[0].options.group, 4);
   EXPECT_EQ(plan.lines[1].options.strategy, Strategy::kHybridShardZero2);
   EXPECT_EQ(plan.lines[1].options.reshard_group, 2);
   EXPECT_EQ(plan.lines[1].options.reshard_after_forward, true);
   EXPECT_EQ(plan.lines[2].options.reshard_after_forward, false);
-  EXPECT_EQ(plan.lines[2].options.reshard_group, 0);
+  EXPECT_EQ(plan.lines[2].options.reshard_group, 1);
   EXPECT_EQ(plan.lines[2].line, 4);
 }
 
@@ -167,8 +168,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(UnitOption, UnknownKeysListTheAllowed) {
   UnitOptions o;
-  EXPECT_THROW(apply_unit_option(o, "matsh", "x"), ConfigError);
-  apply_unit_option(o, "strategy", "shard_grad_op");
+  EXPECT_THROW(unit_option("matsh"), ConfigError);
+  unit_option("strategy").parse(o, "shard_grad_op");
   EXPECT_EQ(o.strategy, Strategy::kShardGradOp);
   EXPECT_EQ(o.group, 0);
 }

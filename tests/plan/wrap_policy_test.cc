@@ -25,9 +25,7 @@ ModuleTree model_m() {
       harness::resolve_model("llama", "layers=8,dim=256,heads=8,kv_heads=8,ffn=1024,vocab=32000,tied=false"));
 }
 
-UnitPlan plan_of(const ModuleTree& tree, const std::string& wrap) {
-  return make_unit_plan(tree, parse_wrap(wrap, {}), {});
-}
+UnitPlan plan_of(const ModuleTree& tree, const std::string& wrap) { return make_unit_plan(tree, parse_wrap(wrap), {}); }
 
 std::vector<std::string> names(const UnitPlan& plan) {
   std::vector<std::string> n;
@@ -265,19 +263,19 @@ TEST(WrapPolicy, ParametersKeepPreOrderInsideAUnit) {
 }
 
 TEST(ParseWrap, EveryFormOfTheGrammar) {
-  EXPECT_TRUE(std::holds_alternative<WrapRoot>(parse_wrap("root", {})));
-  EXPECT_EQ(std::get<WrapBlocks>(parse_wrap("block", {})).per_unit, 1);
-  EXPECT_EQ(std::get<WrapBlocks>(parse_wrap("blocks:4", {})).per_unit, 4);
-  EXPECT_TRUE(std::holds_alternative<WrapSublayer>(parse_wrap("sublayer", {})));
-  EXPECT_EQ(std::get<WrapSize>(parse_wrap("size:100000000", {})).min_params, 100000000);
-  EXPECT_THAT(std::get<WrapClass>(parse_wrap("class:A, b.*", {})).names, ElementsAre("A", "b.*"));
+  EXPECT_TRUE(std::holds_alternative<WrapRoot>(parse_wrap("root")));
+  EXPECT_EQ(std::get<WrapBlocks>(parse_wrap("block")).per_unit, 1);
+  EXPECT_EQ(std::get<WrapBlocks>(parse_wrap("blocks:4")).per_unit, 4);
+  EXPECT_TRUE(std::holds_alternative<WrapSublayer>(parse_wrap("sublayer")));
+  EXPECT_EQ(std::get<WrapSize>(parse_wrap("size:100000000")).min_params, 100000000);
+  EXPECT_THAT(std::get<WrapClass>(parse_wrap("class:A, b.*")).names, ElementsAre("A", "b.*"));
 }
 
 class ParseWrapRefuses : public testing::TestWithParam<std::pair<const char*, const char*>> {};
 
 TEST_P(ParseWrapRefuses, WithWhatIsRight) {
   try {
-    parse_wrap(GetParam().first, {});
+    parse_wrap(GetParam().first);
     FAIL() << "no error";
   } catch (const ConfigError& e) {
     EXPECT_THAT(e.what(), AllOf(HasSubstr("[wrap]"), HasSubstr(GetParam().second)));

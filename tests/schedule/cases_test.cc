@@ -62,7 +62,7 @@ Steps run(const ModuleTree& tree, const UnitPlan& plan, int world, const Schedul
 }
 
 UnitPlan plan_of(const ModuleTree& tree, const std::string& yaml, const UnitOptions& o = {}) {
-  return make_unit_plan(tree, parse_wrap_plan(yaml, "plan.yaml", o), o);
+  return make_unit_plan(tree, parse_wrap_plan(yaml, "plan.yaml"), o);
 }
 
 // The root keeps both tables for the whole step; out of it they come and go like any unit.

@@ -37,7 +37,7 @@ class BoundaryRunnerTest : public testing::Test {
     return [this](const CaseSettings& c, const CasePlan&) {
       ++runs_;
       CaseRecord r;
-      const fsdp::Bytes budget = memory_budget_of(c), peak = 1'000 + 50 * c.batch + 200 * c.forward_prefetch;
+      const fsdp::Bytes budget = c.memory_budget, peak = 1'000 + 50 * c.batch + 200 * c.forward_prefetch;
       r.status = peak > budget ? Status::kOom : 20 * peak >= 19 * budget ? Status::kNearOom : Status::kOk;
       if (measured(r.status)) r.peak_bytes = peak;
       r.samples = {1000};
@@ -126,7 +126,7 @@ TEST_F(BoundaryRunnerTest, ADimensionOfTheModelAndTheSizeOfAUnitCanBeSearched) {
   std::vector<std::string> wraps;
   run_sweep(parse_spec("boundary: {setting: size, values: [1000, 100000]}\n", "s.yaml"), options_,
             [&](const CaseSettings& c, const CasePlan&) {
-              wraps.push_back(c.wrap);
+              wraps.push_back(c.wrap.text);
               CaseRecord r;
               r.status = Status::kOk;
               return r;
@@ -145,11 +145,11 @@ TEST_F(BoundaryRunnerTest, InterleavedArmsTakeTurnsAndKeepTheirSamplesInStep) {
     EXPECT_EQ(plan.repeat.min, 20);
     EXPECT_EQ(plan.repeat.max, 20);
     EXPECT_TRUE(plan.pin);
-    turns.push_back(c.backward_prefetch);
+    turns.push_back(setting_text(c, "backward_prefetch"));
     traced.push_back(plan.trace);
     CaseRecord r;
     r.status = Status::kOk;
-    r.samples = {1000 + 100 * (round / 2) + (c.backward_prefetch == "pre" ? 0 : 50)};
+    r.samples = {1000 + 100 * (round / 2) + (c.backward_prefetch.mode == fsdp::BackwardPrefetch::kPre ? 0 : 50)};
     ++round;
     r.step_ns = r.samples[0];
     r.tokens_per_s = 1e6 / static_cast<double>(r.samples[0]);

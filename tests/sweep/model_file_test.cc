@@ -40,7 +40,8 @@ TEST_F(ModelFile, IsReadOnceAndTravelsWhole) {
   CaseSettings c = with(write("tiny", kTiny));
   std::filesystem::remove_all(folder_);
   apply_setting(c, "set", "layers=3");
-  const CaseSettings there = settings_from_json(to_json(c));
+  FileTexts none;
+  const CaseSettings there = settings_from(all_settings(c), none);
   EXPECT_NO_THROW(validate(there));
   EXPECT_EQ(model_of(there).layers, 3);
   EXPECT_EQ(model_of(there).ffn, 88);

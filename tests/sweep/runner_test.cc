@@ -49,7 +49,9 @@ class RunnerTest : public testing::Test {
       ++runs_;
       last_plan_ = plan;
       CaseRecord r;
-      r.status = c.batch == 2 ? Status::kOom : c.wrap == "sublayer" && c.seed == 1 ? Status::kCrashed : Status::kOk;
+      r.status = c.batch == 2                               ? Status::kOom
+                 : c.wrap.text == "sublayer" && c.seed == 1 ? Status::kCrashed
+                                                            : Status::kOk;
       r.reason = r.status == Status::kOk ? "" : "as planned";
       r.samples = {1000};
       r.step_ns = 1000;
@@ -297,7 +299,7 @@ TEST_F(RunnerTest, MeasuredCasesBetweenPredictedOnesRunAlone) {
   std::atomic<bool> alone{true};
   const RunCase run = [&](const CaseSettings& c, const CasePlan&) {
     const int with_me = ++inside;
-    if (c.device == "cpu" && with_me != 1) alone = false;
+    if (c.device == DeviceKind::kCpu && with_me != 1) alone = false;
     --inside;
     CaseRecord r;
     r.status = Status::kOk;
@@ -390,7 +392,7 @@ TEST_F(RunnerTest, PassingTroubleIsRunAgainAndTheRestByStatusOnly) {
   bool trouble = true;
   const RunCase run = [&](const CaseSettings& c, const CasePlan& plan) {
     CaseRecord r = fake()(c, plan);
-    if (trouble && c.wrap == "root" && c.batch == 1) {
+    if (trouble && c.wrap.text == "root" && c.batch == 1) {
       r.status = Status::kCrashed;
       r.environment[kPassingTrouble] = "a signal from outside";
     }
@@ -452,7 +454,7 @@ TEST_F(RunnerTest, ACaseThatNobodyLetsBeWrittenIsKeptAndMovedByTheNextCall) {
 TEST_F(RunnerTest, RanksThatMakeUpNumbersSpoilTheirCaseAlone) {
   run_sweep(parse_spec(kTwelve, "s.yaml"), options_, [this](const CaseSettings& c, const CasePlan& plan) {
     CaseRecord r = fake()(c, plan);
-    if (c.wrap == "root") r.step_ns = -7;
+    if (c.wrap.text == "root") r.step_ns = -7;
     return r;
   });
   for (const CaseRecord& r : Store::open(directory_).read_cases()) {

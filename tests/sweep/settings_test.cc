@@ -38,7 +38,7 @@ CaseSettings with(const std::vector<std::pair<std::string, std::string>>& pairs)
 }
 
 TEST(Settings, DefaultsOfTheTableReadBackAsTheyStand) {
-  for (const SettingInfo& info : setting_table()) {
+  for (const SettingRow& info : setting_table()) {
     CaseSettings c;
     apply_setting(c, info.name, info.standard);
     EXPECT_EQ(setting_text(c, info.name), info.standard) << info.name;
@@ -46,7 +46,6 @@ TEST(Settings, DefaultsOfTheTableReadBackAsTheyStand) {
     EXPECT_FALSE(info.help.empty());
     EXPECT_FALSE(info.values.empty());
   }
-  EXPECT_EQ(setting_table().size(), 38u);
 }
 
 TEST(Settings, EveryAllowedTextHasOneCanonicalForm) {
@@ -104,7 +103,7 @@ TEST(Settings, BadTextNamesTheSettingAndWhatIsRight) {
   EXPECT_THAT(apply_error("wrap", "blok"), testing::StartsWith("["));
 }
 
-TEST(Settings, JsonRoundTripKeepsEverySetting) {
+TEST(Settings, TextsOfEverySettingReadBack) {
   const CaseSettings c = with({{"model", "gpt-neox"},
                                {"set", "layers=2,dim=64"},
                                {"world", "4"},
@@ -113,11 +112,12 @@ TEST(Settings, JsonRoundTripKeepsEverySetting) {
                                {"wire", "50us,10GB/s"},
                                {"memory_budget", "400MiB"},
                                {"wrap", "blocks:2"}});
-  EXPECT_EQ(all_settings(settings_from_json(to_json(c))), all_settings(c));
-  EXPECT_EQ(all_settings(settings_from_json("{}")), all_settings(CaseSettings{}));
-  EXPECT_THAT(error_of([] { settings_from_json("[1]"); }), HasSubstr("not a JSON object"));
-  EXPECT_THAT(error_of([] { settings_from_json("{\"wrold\":1}"); }), HasSubstr("world"));
-  EXPECT_THAT(error_of([] { settings_from_json("{"); }), HasSubstr("not JSON"));
+  FileTexts none;
+  EXPECT_EQ(all_settings(settings_from(all_settings(c), none)), all_settings(c));
+  EXPECT_EQ(all_settings(settings_from({}, none)), all_settings(CaseSettings{}));
+  EXPECT_THAT(error_of([&] { settings_from({{"wrold", "1"}}, none); }), HasSubstr("world"));
+  EXPECT_THAT(to_json(c), HasSubstr("\"world\":4,"));
+  EXPECT_THAT(to_json(c), HasSubstr("\"memory_budget\":\"400MiB\""));
 }
 
 TEST(Settings, CaseIdIsStableAndDependsOnEverySettingThatDiffers) {
@@ -165,9 +165,11 @@ TEST(Settings, WhatThisVersionDoesNotDoIsRefusedWithASentence) {
 
 TEST(Settings, APredictionChecksItsHardwareAndNetwork) {
   const auto refusal = [](const std::vector<std::pair<std::string, std::string>>& settings) {
-    CaseSettings c = with(settings);
-    apply_setting(c, "device", "virtual");
-    return error_of([&] { validate(c); });
+    return error_of([&] {
+      CaseSettings c = with(settings);
+      apply_setting(c, "device", "virtual");
+      validate(c);
+    });
   };
   EXPECT_EQ(refusal({}), "accepted");
   EXPECT_EQ(refusal({{"hardware", "h100-sxm"}, {"world", "64"}}), "accepted");
@@ -194,7 +196,7 @@ TEST(Settings, PlanAllowsEveryDeviceAndDtype) {
   }
 }
 
-TEST(Settings, TypedViewsFollowTheTexts) {
+TEST(Settings, ValuesFollowTheTexts) {
   const CaseSettings c = with({{"wire", "50us,10GB/s"},
                                {"memory_budget", "1MiB"},
                                {"step_timeout", "5s"},
@@ -203,19 +205,18 @@ TEST(Settings, TypedViewsFollowTheTexts) {
                                {"strategy", "shard_grad_op"},
                                {"reshard_after_forward", "true"},
                                {"reduce_scatter_communicator", "own"}});
-  EXPECT_EQ(wire_of(c).latency_ns, 50'000);
-  EXPECT_EQ(wire_of(c).bytes_per_second, 10e9);
-  EXPECT_FALSE(wire_of(CaseSettings{}).on);
-  EXPECT_EQ(memory_budget_of(c), 1 << 20);
-  EXPECT_EQ(memory_budget_of(CaseSettings{}), fsdp::MemoryMeter::kNoBudget);
-  EXPECT_EQ(step_timeout_of(c), 5'000'000'000);
+  EXPECT_EQ(c.wire, (fsdp::Wire{50'000, 10e9}));
+  EXPECT_FALSE(CaseSettings{}.wire);
+  EXPECT_EQ(c.memory_budget, 1 << 20);
+  EXPECT_EQ(CaseSettings{}.memory_budget, fsdp::MemoryMeter::kNoBudget);
+  EXPECT_EQ(c.step_timeout, 5'000'000'000);
   const fsdp::SchedulerOptions o = scheduler_options_of(c);
   EXPECT_EQ(o.forward_prefetch, 2);
   EXPECT_EQ(o.backward_depth, 3);
   EXPECT_TRUE(o.own_reduce_scatter_communicator);
   EXPECT_EQ(o.max_inflight.kind, fsdp::GateLimit::Kind::kUnits);
   EXPECT_EQ(o.max_inflight.value, 4);
-  const fsdp::UnitOptions u = unit_options_of(c);
+  const fsdp::UnitOptions& u = c.unit;
   EXPECT_EQ(u.strategy, fsdp::Strategy::kShardGradOp);
   EXPECT_EQ(u.reshard_after_forward, std::optional<bool>(true));
   EXPECT_EQ(scheduler_options_of(with({{"max_inflight", "1GiB"}})).max_inflight.value, 1ll << 30);

@@ -47,8 +47,8 @@ std::string error_of(const std::string& text) {
 TEST(Spec, TheExampleOfTheContractReadsWhole) {
   const SweepSpec spec = parse_spec(kExample, "s.yaml");
   EXPECT_EQ(spec.name, "example");
-  EXPECT_EQ(spec.base.set, "layers=8,dim=256");
-  EXPECT_EQ(spec.base.memory_budget, "400MiB");
+  EXPECT_EQ(setting_text(spec.base, "set"), "layers=8,dim=256");
+  EXPECT_EQ(spec.base.memory_budget, 400 << 20);
   ASSERT_EQ(spec.axes.size(), 2u);
   EXPECT_EQ(spec.axes[0].first, "wrap");
   EXPECT_THAT(spec.axes[0].second, ElementsAre("root", "blocks:4", "blocks:2", "block", "sublayer"));
@@ -100,9 +100,9 @@ TEST(Spec, AnAxisOfDimensionsGoesOnTopOfTheBase) {
   const auto cases =
       expand(parse_spec("base: {set: {dim: 64}}\naxes: {set: [{layers: 2}, \"layers=4,dim=128\"]}", "s.yaml"));
   ASSERT_EQ(cases.size(), 2u);
-  EXPECT_EQ(cases[0].settings.set, "layers=2,dim=64");
+  EXPECT_EQ(setting_text(cases[0].settings, "set"), "layers=2,dim=64");
   EXPECT_EQ(cases[0].axes[0].second, "layers=2");
-  EXPECT_EQ(cases[1].settings.set, "layers=4,dim=128");
+  EXPECT_EQ(setting_text(cases[1].settings, "set"), "layers=4,dim=128");
 }
 
 TEST(Spec, ExcludeTakesListsAndSetsOfDimensions) {

@@ -37,7 +37,7 @@ class JoinedTrial : public testing::Test {
   void SetUp() override {
     unsetenv("FAKE_RANK");
     settings_.steps = 2;
-    settings_.step_timeout = "20s";
+    settings_.step_timeout = 20 * kSecond;
   }
   void TearDown() override { unsetenv("FAKE_RANK"); }
 
@@ -134,7 +134,7 @@ TEST_F(JoinedTrial, TwoRanksOnOneLocalRankAreATableOnEveryRank) {
 
 TEST_F(JoinedTrial, AMissingRankIsNamedWithinTheTimeLimit) {
   settings_.world = 3;
-  settings_.step_timeout = "2s";
+  settings_.step_timeout = 2 * kSecond;
   const fsdp::Nanos begin = fsdp::steady_now();
   const auto all = run({place(0, 3), place(1, 3)}, {settings_, settings_});
   EXPECT_LT(fsdp::steady_now() - begin, testing_support::kPatience);
@@ -153,10 +153,10 @@ TEST_F(JoinedTrial, APlaceWithoutAMasterIsRefusedBeforeAnythingStarts) {
 }
 
 TEST_F(JoinedTrial, WhatOneProcessStandsForIsRefusedBeforeAnythingStarts) {
-  settings_.device = "virtual";
+  settings_.device = DeviceKind::kVirtual;
   EXPECT_THAT(take_part(place(1, 2), settings_).error, HasSubstr("start shardscope alone"));
-  settings_.device = "cuda";
-  settings_.wire = "50us,10GB/s";
+  settings_.device = DeviceKind::kCuda;
+  settings_.wire = fsdp::Wire{50'000, 10e9};
   EXPECT_THAT(take_part(place(0, 2), settings_).error, HasSubstr("one GPU stands for all ranks"));
 }
 

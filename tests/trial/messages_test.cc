@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "fsdp/core/errors.h"
+#include "harness/cost/hardware.h"
 
 namespace harness {
 namespace {
@@ -27,6 +29,76 @@ TEST(Messages, JobKeepsSettingsAndRendezvous) {
   EXPECT_EQ(back.local_rank, 1);
   EXPECT_EQ(back.shared_memory_fd, 4);
   EXPECT_EQ(back.master_host, "127.0.0.1");
+}
+
+TEST(Messages, AJobBringsTheFilesThatItsSettingsName) {
+  FileTexts files;
+  files.give({"units.yaml", "units:\n  - match: lm_head\n"});
+  files.give({"order.txt", "root\n"});
+  files.give({"mine.yaml", to_yaml(load_hardware("cpu-core"))});
+  RankJob job;
+  apply_setting(job.settings, "wrap", "plan:units.yaml", files);
+  apply_setting(job.settings, "prefetch_order", "order.txt", files);
+  apply_setting(job.settings, "hardware", "mine.yaml", files);
+  const RankJob back = rank_job_from_json(to_json_line(job));  // on a disk without any of them
+  EXPECT_EQ(all_settings(back.settings), all_settings(job.settings));
+  EXPECT_EQ(case_id(back.settings), case_id(job.settings));
+  EXPECT_EQ(std::get<fsdp::WrapPlan>(back.settings.wrap.policy).lines.at(0).match.at(0), "lm_head");
+  EXPECT_EQ(*back.settings.hardware.costs, *job.settings.hardware.costs);
+}
+
+// Lines may come from a stranger: what lies outside of its range is refused, before it is added to anything.
+TEST(Messages, NumbersOutsideOfTheirRangesAreRefused) {
+  RankEvent e;
+  e.kind = RankEvent::Kind::kResult;
+  e.result.spans.resize(1);
+  const nlohmann::json good = nlohmann::json::parse(to_json_line(e));
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  EXPECT_NO_THROW(rank_event_from_json(good.dump()));
+  const auto refused = [&](const std::string& at, const nlohmann::json& value) {
+    nlohmann::json bad = good;
+    bad[nlohmann::json::json_pointer(at)] = value;
+    try {
+      rank_event_from_json(bad.dump());
+    } catch (const fsdp::CommError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  for (const char* at :
+       {"/spans_base", "/spans/0/6", "/spans/0/7", "/spans/0/8", "/spans/0/9", "/rank", "/peak/total",
+        "/peak/at_peak/0", "/peak/unit", "/category_peaks/1", "/collectives_per_step", "/communicated_bytes_per_step",
+        "/prefetch/3", "/ns", "/spans/0/0", "/spans/0/1", "/spans/0/4"}) {
+    for (const nlohmann::json& value : {nlohmann::json(most), nlohmann::json(-most), nlohmann::json(1e300),
+                                        nlohmann::json(std::numeric_limits<std::uint64_t>::max()), nlohmann::json("1")})
+      EXPECT_NE(refused(at, value).find(", not a whole number from "), std::string::npos)
+          << at << " " << value << ": " << refused(at, value);
+  }
+  EXPECT_NE(refused("/spans/0/8", -1), "accepted") << "a span that ends before it begins";
+  EXPECT_NE(refused("/spans/0/2", fsdp::kLaneCount), "accepted");
+  EXPECT_NE(refused("/traced_step_ns", {most, most}), "accepted");
+  EXPECT_NE(refused("/losses", {"one"}), "accepted");
+  EXPECT_NE(refused("/category_peaks", {1, 2}), "accepted");
+}
+
+TEST(Messages, AJobOfAnotherVersionOrAStrangerIsRefused) {
+  const nlohmann::json good = nlohmann::json::parse(to_json_line(RankJob{}));
+  const auto refused = [&](const std::string& key, const nlohmann::json& value) {
+    nlohmann::json bad = good;
+    bad[key] = value;
+    try {
+      rank_job_from_json(bad.dump());
+    } catch (const fsdp::Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_NE(refused("tracce", true).find("unknown word 'tracce'; nearest: trace"), std::string::npos);
+  EXPECT_NE(refused("settings", {{"wrold", "2"}}).find("[wrold] unknown setting; nearest: world"), std::string::npos);
+  for (const char* key : {"rank", "world", "local_rank", "shared_memory_fd"})
+    EXPECT_NE(refused(key, 1 << 30 | 0x7fffffffL << 8).find(key), std::string::npos) << refused(key, 1L << 40);
+  EXPECT_NE(refused("rank", 1), "accepted") << "in a world of 1";
+  EXPECT_NE(refused("settings", {{"wrap", "plan:/etc/hostname"}}).find("was not sent along"), std::string::npos);
 }
 
 TEST(Messages, CommandsComeBack) {

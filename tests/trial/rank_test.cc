@@ -101,7 +101,7 @@ TEST(RankGolden, ATinyRunTakesLittleTime) {
 
 TEST(RankGolden, GlooGivesTheSameNumbers) {
   Golden g = golden("tiny_w2");
-  g.settings.collectives = "gloo";
+  g.settings.collectives = CollectivesKind::kGloo;
   const CaseRecord r = run_trial(g.settings, real_ranks());
   ASSERT_EQ(r.status, Status::kOk) << r.reason;
   expect_near(r.losses, g.losses, 1e-5);
@@ -110,7 +110,7 @@ TEST(RankGolden, GlooGivesTheSameNumbers) {
 
 TEST(RankGolden, AWireIsMarkedAsEmulated) {
   Golden g = golden("tiny_w2");
-  g.settings.wire = "2ms,10GB/s";
+  g.settings.wire = fsdp::Wire{2'000'000, 10e9};
   g.settings.steps = 2;
   const CaseRecord r = run_trial(g.settings, real_ranks());
   ASSERT_EQ(r.status, Status::kOk) << r.reason;
@@ -120,7 +120,7 @@ TEST(RankGolden, AWireIsMarkedAsEmulated) {
 
 // Noticed by the connection that closes, not by the 60 s that a step may take.
 TEST(RankFailure, ARankKilledInMidStepIsNamedLongBeforeTheStepTimeout) {
-  for (const char* collectives : {"local", "gloo"}) {
+  for (const auto collectives : {CollectivesKind::kLocal, CollectivesKind::kGloo}) {
     CaseSettings c = golden("tiny_w2").settings;
     c.collectives = collectives;
     c.steps = 200;
@@ -133,7 +133,7 @@ TEST(RankFailure, ARankKilledInMidStepIsNamedLongBeforeTheStepTimeout) {
       kill(p.pids.at(1), SIGKILL);
     };
     const CaseRecord r = run_trial(c, options);
-    EXPECT_LT(fsdp::steady_now() - killed, step_timeout_of(c) / 2);
+    EXPECT_LT(fsdp::steady_now() - killed, c.step_timeout / 2);
     EXPECT_EQ(r.status, Status::kCrashed);
     EXPECT_EQ(r.reason, "rank 1 was killed by SIGKILL in repetition 2");
     expect_nothing_left();

@@ -29,7 +29,7 @@ TEST(RankWorld, RanksThatIssueDifferentCollectivesSayWhoAndWhat) {
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {
       RankJob job{c, rank, 2, -1, fd};
-      if (rank == 1) job.settings.wrap = "root";
+      if (rank == 1) apply_setting(job.settings, "wrap", "root");
       RankProgress progress;
       std::unique_ptr<RankWorld> world;
       try {

@@ -229,7 +229,7 @@ TEST_F(TrialOutcome, ARankThatNeverStartsUpIsATimeout) {
 }
 
 TEST_F(TrialOutcome, ARankThatDoesNothingWhileStartingIsNamedWithinItsTimeLimit) {
-  settings_.step_timeout = "0.3s";
+  settings_.step_timeout = 300'000'000;
   for (const char* how : {"hang", "mute"}) {
     const CaseRecord r = run(std::string("1 ") + how + " start");
     EXPECT_EQ(r.status, Status::kTimeout);
@@ -240,7 +240,7 @@ TEST_F(TrialOutcome, ARankThatDoesNothingWhileStartingIsNamedWithinItsTimeLimit)
 }
 
 TEST_F(TrialOutcome, AStoppedRankIsNamedThoughItsPeerComplains) {
-  settings_.step_timeout = "1s";
+  settings_.step_timeout = 1'000'000'000;
   const CaseRecord r = run("1 stop repetition1;0 timeout_later repetition1");
   EXPECT_EQ(r.status, Status::kTimeout);
   EXPECT_THAT(r.reason, HasSubstr("rank 1 does not answer in the warm-up or the first repetition: its process is "
@@ -250,7 +250,7 @@ TEST_F(TrialOutcome, AStoppedRankIsNamedThoughItsPeerComplains) {
 
 TEST_F(TrialOutcome, ASleepingRankAmongBusyOnesIsNamed) {
   settings_.world = 3;
-  settings_.step_timeout = "0.5s";
+  settings_.step_timeout = 500'000'000;
   const CaseRecord r = run("0 busy repetition1;1 hang repetition1;2 busy repetition1");
   EXPECT_EQ(r.status, Status::kTimeout);
   EXPECT_THAT(r.reason, HasSubstr("rank 1 does nothing in the warm-up"));
@@ -278,7 +278,7 @@ TEST_F(TrialOutcome, AnInterruptEndsTheTrialAsSkipped) {
 }
 
 TEST_F(TrialOutcome, SettingsThatContradictEachOtherAreAConfigErrorWithoutAnyProcess) {
-  settings_.collectives = "nccl";
+  settings_.collectives = CollectivesKind::kNccl;
   options_.rank_program = "/nonexistent";
   const CaseRecord r = run("");
   EXPECT_EQ(r.status, Status::kConfigError);
@@ -286,7 +286,7 @@ TEST_F(TrialOutcome, SettingsThatContradictEachOtherAreAConfigErrorWithoutAnyPro
 }
 
 TEST_F(TrialOutcome, AWrapThatMatchesNothingIsAConfigErrorWithoutAnyProcess) {
-  settings_.wrap = "class:NoSuchLayer";
+  apply_setting(settings_, "wrap", "class:NoSuchLayer");
   options_.rank_program = "/nonexistent";
   const CaseRecord r = run("");
   EXPECT_EQ(r.status, Status::kConfigError);

@@ -70,8 +70,7 @@ json& first_node(json& document) { return document["graph_module"]["graph"]["nod
 
 std::vector<std::string> unit_names(const fsdp::ModuleTree& tree, const std::string& wrap) {
   std::vector<std::string> names;
-  for (const fsdp::UnitSpec& u : fsdp::make_unit_plan(tree, fsdp::parse_wrap(wrap, {}), {}).units)
-    names.push_back(u.name);
+  for (const fsdp::UnitSpec& u : fsdp::make_unit_plan(tree, fsdp::parse_wrap(wrap), {}).units) names.push_back(u.name);
   return names;
 }
 
@@ -208,7 +207,7 @@ TEST(ExportedModel, WhatIsNotRunIsNamed) {
 
 TEST(ExportedModel, TravelsInATextWithItsFingerprint) {
   const std::string path = write("with space, {comma}.pt2", bytes_of(exported("mixed")));
-  const std::string text = model_text(path);
+  const std::string text = named_model(path).text;
   EXPECT_EQ(model_name(text), "with_space___comma_");
   const ModelSettings m = resolve_model(text, "");
   EXPECT_EQ(m.file, std::filesystem::path(path).lexically_normal().string());

@@ -47,7 +47,7 @@ Curve train(const Golden& g, const std::string& wrap, const fsdp::UnitOptions& u
   std::vector<std::vector<StepResult>> results(static_cast<std::size_t>(g.world));
   fsdp::run_ranks(g.world, [&](fsdp::RankWorld& w) {
     fsdp::MemoryMeter meter;
-    const auto plan = fsdp::make_unit_plan(describe_model(g.model), fsdp::parse_wrap(wrap, unit), unit);
+    const auto plan = fsdp::make_unit_plan(describe_model(g.model), fsdp::parse_wrap(wrap), unit);
     TrainerSettings settings;
     settings.model = g.model;
     settings.batch = g.batch;

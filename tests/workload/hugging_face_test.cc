@@ -63,7 +63,7 @@ TEST_P(HuggingFace, TrainsToTheSameLosses) {
   for (const bool checkpoint : {false, true}) {
     fsdp::run_ranks(1, [&](fsdp::RankWorld& w) {
       fsdp::MemoryMeter meter;
-      const auto plan = fsdp::make_unit_plan(describe_model(model_), fsdp::parse_wrap("block", {}), {});
+      const auto plan = fsdp::make_unit_plan(describe_model(model_), fsdp::parse_wrap("block"), {});
       TrainerSettings settings;
       settings.model = model_;
       settings.batch = reference_.at("batch");

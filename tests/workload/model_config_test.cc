@@ -30,6 +30,12 @@ std::string fields_of(const ModelSettings& m) {
   return out;
 }
 
+std::string model_text(const std::string& model) {
+  std::string content;
+  if (is_model_file(model)) std::getline(std::ifstream(model), content, '\0');
+  return named_model(model, content).text;
+}
+
 // A file that goes with the test.
 class ConfigFile {
  public:

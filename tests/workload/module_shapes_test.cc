@@ -145,7 +145,7 @@ Result sharded(const Shape& s, const std::vector<std::vector<int>>& second_order
   Result result;
   std::mutex mutex;
   const auto described = build(s);
-  const auto plan = fsdp::make_unit_plan(fsdp::tree_of(*described), fsdp::parse_wrap(s.wrap, s.unit), s.unit);
+  const auto plan = fsdp::make_unit_plan(fsdp::tree_of(*described), fsdp::parse_wrap(s.wrap), s.unit);
   fsdp::run_ranks(s.world, fsdp::groups_of(plan, s.world), [&](fsdp::RankWorld& w) {
     at::set_num_threads(1);
     c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
@@ -330,7 +330,7 @@ TEST(ModuleShapes, AnOrderThatChangesIsGatheredOnDemandAndSaid) {  // case C06
 TEST(ModuleShapes, BranchesThatDifferByRankAreAnErrorThatNamesThem) {  // case C18
   Shape s;
   const auto described = build(s);
-  const auto plan = fsdp::make_unit_plan(fsdp::tree_of(*described), fsdp::parse_wrap(s.wrap, s.unit), s.unit);
+  const auto plan = fsdp::make_unit_plan(fsdp::tree_of(*described), fsdp::parse_wrap(s.wrap), s.unit);
   try {
     fsdp::run_ranks(2, [&](fsdp::RankWorld& w) {
       c10::AutogradState::get_tls_state().set_multithreading_enabled(false);

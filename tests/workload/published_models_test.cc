@@ -90,7 +90,7 @@ TEST(PublishedModels, StateIsTwelveBytesAParameter) {
     const fsdp::ModuleTree tree = describe_model(model_of(row));
     for (const auto layout : {fsdp::Layout::kFlat, fsdp::Layout::kPerParameter}) {
       const fsdp::UnitOptions o{.layout = layout};
-      const auto plan = fsdp::make_unit_plan(tree, fsdp::parse_wrap("block", o), o);
+      const auto plan = fsdp::make_unit_plan(tree, fsdp::parse_wrap("block"), o);
       for (const int world : {1, 8, 512}) {
         fsdp::Bytes state = 0;
         Count padding = 0;

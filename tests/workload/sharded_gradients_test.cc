@@ -126,7 +126,7 @@ Gradients unsharded(const ModelSettings& m, const Case& c) {
 }
 
 fsdp::UnitPlan plan_of(const ModelSettings& m, const Case& c) {
-  auto plan = fsdp::make_unit_plan(describe_model(m), fsdp::parse_wrap(c.wrap, c.unit), c.unit);
+  auto plan = fsdp::make_unit_plan(describe_model(m), fsdp::parse_wrap(c.wrap), c.unit);
   for (std::size_t u = 0; u < plan.units.size() && !c.in_turn.empty(); ++u)
     plan.units[u].options = c.in_turn[u % c.in_turn.size()];
   return plan;

@@ -33,7 +33,7 @@ struct Measured {
 };
 
 fsdp::UnitPlan plan_of(const ModelSettings& m, const std::string& wrap, const fsdp::UnitOptions& o = {}) {
-  return fsdp::make_unit_plan(describe_model(m), fsdp::parse_wrap(wrap, o), o);
+  return fsdp::make_unit_plan(describe_model(m), fsdp::parse_wrap(wrap), o);
 }
 
 // What the training step is asked for, beside model and plan.

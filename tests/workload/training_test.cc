@@ -28,7 +28,7 @@ ModelSettings uneven() {
 
 struct Job {
   int world = 1;
-  std::string wrap = "block";
+  std::string wrap = "block", plan;  // plan: the content of plan:FILE
   fsdp::UnitOptions unit;
   TrainerSettings settings;
 };
@@ -42,7 +42,7 @@ Job job_of(int world, int accumulate = 1) {
 }
 
 fsdp::UnitPlan plan_of(const Job& r) {
-  return fsdp::make_unit_plan(describe_model(r.settings.model), fsdp::parse_wrap(r.wrap, r.unit), r.unit);
+  return fsdp::make_unit_plan(describe_model(r.settings.model), fsdp::parse_wrap(r.wrap, r.plan), r.unit);
 }
 
 struct Curve {
@@ -119,7 +119,7 @@ TEST(Training, LossesOfEveryFamilyFallAndDoNotDependOnTheRanks) {
 
 TEST(Training, TheNormIsGlobalAndGradientsAreClippedToIt) {  // case C20
   const auto clipped = [](Job r) {
-    r.settings.optimizer = "sgd";
+    r.settings.optimizer = fsdp::OptimizerKind::kSgd;
     r.settings.clip = 0.05;
     return r;
   };
@@ -163,16 +163,15 @@ TEST(Training, HalfPrecisionFollowsFullPrecisionAcrossGroups) {
 }
 
 TEST(Training, SeveralStrategiesAndTypesInOnePlan) {
-  const auto path = std::filesystem::temp_directory_path() / ("shardscope_mixed_" + std::to_string(getpid()) + ".yaml");
-  std::ofstream(path) << "units:\n"
-                         "  - {match: \"model.layers.0\", strategy: \"hybrid_shard:2\", param_dtype: bf16}\n"
-                         "  - {match: \"model.layers.1\", strategy: no_shard}\n"
-                         "  - {match: \"model.embed_tokens\", strategy: \"hybrid_shard_zero2:4\"}\n"
-                         "  - {match: \"lm_head\", reshard_after_forward: 2}\n";
   Job r = job_of(8);
-  r.wrap = "plan:" + path.string();
+  r.wrap = "plan:mixed.yaml";
+  r.plan =
+      "units:\n"
+      "  - {match: \"model.layers.0\", strategy: \"hybrid_shard:2\", param_dtype: bf16}\n"
+      "  - {match: \"model.layers.1\", strategy: no_shard}\n"
+      "  - {match: \"model.embed_tokens\", strategy: \"hybrid_shard_zero2:4\"}\n"
+      "  - {match: \"lm_head\", reshard_after_forward: 2}\n";
   expect_near(train(r, 4), train(job_of(1, 8), 4), 2e-2);
-  std::filesystem::remove(path);
 }
 
 // ---- saved states
