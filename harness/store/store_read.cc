@@ -177,8 +177,8 @@ std::pair<SweepRecord, Sums> read_sweep_rows(sqlite::Database& db) {
     Read row{axis, 0};
     row("axis", at), row("position", position), row("name", name), row("value", value);
     if (at == static_cast<std::int64_t>(sweep.axes.size()) && position == 0) sweep.axes.push_back({name, {}});
-    if (sweep.axes.empty() || at + 1 != static_cast<std::int64_t>(sweep.axes.size()) || name != sweep.axes.back().first ||
-        position != static_cast<std::int64_t>(sweep.axes.back().second.size()))
+    if (sweep.axes.empty() || at + 1 != static_cast<std::int64_t>(sweep.axes.size()) ||
+        name != sweep.axes.back().first || position != static_cast<std::int64_t>(sweep.axes.back().second.size()))
       damaged(db.path(), "the axes of the sweep are not in order");
     sweep.axes.back().second.push_back(value);
   }
