@@ -103,6 +103,16 @@ class Dependencies(unittest.TestCase):
         self.every_script_works(cache)
         self.assertEqual(self.dependencies(cache).stderr, "")
 
+    def test_activation_is_mended_however_it_was_quoted(self):
+        for i, quoted in enumerate(("{}", "'{}'", '"{}"')):
+            cache = self.folder / f"quoted {i}"
+            activate = cache / TORCH / "bin/activate"
+            activate.parent.mkdir(parents=True)
+            activate.write_text("VIRTUAL_ENV=" + quoted.format("/made/there") + "\nexport VIRTUAL_ENV\n")
+            subprocess.run([sys.executable, ROOT / "scripts/lib/settle_environment.py", "/made/there", cache / TORCH], check=True)
+            active = subprocess.run(["sh", "-c", '. "$1" && printf %s "$VIRTUAL_ENV"', "sh", activate], capture_output=True, text=True)
+            self.assertEqual(active.stdout, str(cache / TORCH))
+
     def test_a_cache_folder_that_was_moved_is_mended_to_a_path_with_spaces_too(self):
         cache = self.folder / "moved to a new place"
         shutil.copytree(self.cache, self.folder / "before", symlinks=True)
@@ -114,9 +124,9 @@ class Dependencies(unittest.TestCase):
 
     def test_an_interrupted_call_leaves_nothing_that_is_taken_for_whole(self):
         cache = self.folder / "interrupted"
-        half = self.folder / "half"
-        half.mkdir()
-        broken = self.dependencies(cache, PIP_FIND_LINKS=str(half))
+        shutil.copytree(self.cache / "tools", cache / "tools", symlinks=True)
+        none = self.folder / "none"
+        broken = self.dependencies(cache, PIP_FIND_LINKS=str(none))
         self.assertEqual(broken.returncode, 3)
         self.assertIn("pip could not fetch torch==2.11.0; run again to retry", broken.stderr)
         library = cache / TORCH / "lib/python3.0/site-packages/torch/lib/libtorch_cpu.so"   # as far as a killed pip might have come
