@@ -192,7 +192,7 @@ class Advisor {
     std::vector<std::size_t> group;
     fsdp::Bytes least = fastest.peak;
     for (std::size_t i = 0; i < fitting_.size(); ++i) {
-      if (!as_fast(fitting_[i], fastest)) continue;
+      if (i > 0 && !as_fast(fitting_[i], fastest)) continue;
       group.push_back(i);
       least = std::min(least, fitting_[i].peak);
     }

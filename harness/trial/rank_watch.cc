@@ -61,8 +61,8 @@ void RankWatch::set_where(int rank, const std::string& where) {
 
 void RankWatch::set_given(int rank, bool given) {
   Watched& w = watched_.at(static_cast<std::size_t>(rank));
+  if (w.state.given != given) w.active = fsdp::steady_now();
   w.state.given = given;
-  w.active = fsdp::steady_now();
 }
 
 bool RankWatch::all_answer() const {

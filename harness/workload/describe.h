@@ -14,8 +14,11 @@ struct Family {
   std::vector<std::string> keys;  // of ModelSettings, that `set` may give
   bool ffn_follows = false;       // ffn is 4 dim unless given
 };
+// The built-in families, whose models follow from their settings alone.
 const std::vector<Family>& families();
-// Throws ConfigError with the families there are.
+// The family of an exported model, which its file describes. It is not in families().
+inline constexpr const char* kGraphFamily = "graph";
+// Finds a built-in family or kGraphFamily. Throws ConfigError with the built-in ones.
 const Family& family_of(const std::string& name);
 
 fsdp::ModuleTree describe_llama(const ModelSettings& m);

@@ -222,11 +222,8 @@ def clock_jump():
     s = Sweep()
     s.run()
     with sqlite3.connect(s.out + "/results.db") as db:
-        db.execute("UPDATE cases SET started_at = 4102444800, finished_at = 4102444801")
-    row("records from the future", (s.run(), s.statuses()), (0, ["ok"] * 3))
-    with sqlite3.connect(s.out + "/results.db") as db:
-        db.execute("UPDATE cases SET finished_at = started_at - 1")
-    row("records of negative length are refused", (s.run(), s.statuses()), (2, ["ok"] * 3))
+        db.execute("UPDATE cases SET started_at = 4102444800, finished_at = 1")
+    row("records that another program changed are refused", (s.run(), s.statuses()), (2, ["ok"] * 3))
     if not arguments.clock:
         return print("--    the wall clock jumps during a sweep: needs --clock; not run")
     for seconds in (-86400, 86400):

@@ -89,7 +89,7 @@ TEST(EmulatedWire, RefusesAWireWithoutBandwidth) {
       [] {
         EmulatedWire(std::make_unique<InstantTransport>(0), {0, 0});
       },
-      ThrowsMessage<ConfigError>(HasSubstr("a bandwidth > 0")));
+      ThrowsMessage<ConfigError>(HasSubstr("a bandwidth of at least 1 B/s")));
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ TEST(Hardware, AnUnknownPresetNamesTheNearest) {
   for (const std::string& name : hardware_presets())
     EXPECT_THAT(refusal([] { load_hardware("foo"); }), HasSubstr(name)) << "nothing is near: all are named";
   EXPECT_THAT(refusal([] { load_network("aws-p4"); }), AllOf(HasSubstr("'aws-p4'"), HasSubstr("aws-p4d")));
-  EXPECT_THAT(refusal([] { load_hardware("nowhere/mine.yaml"); }), HasSubstr("cannot read nowhere/mine.yaml"));
+  EXPECT_THAT(refusal([] { load_hardware("nowhere/mine.yaml"); }), HasSubstr("nowhere/mine.yaml does not exist"));
 }
 
 TEST(Hardware, AFileOfAnotherVersionIsRefused) {
