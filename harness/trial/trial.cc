@@ -226,7 +226,8 @@ class Trial {
     std::vector<int> late = late_ranks(states);
     const Lateness how = late.empty() ? Lateness::kIdle : Lateness::kAwaited;
     if (late.empty()) late = silent;
-    const std::string text = "; nothing of it was seen for longer than step_timeout " + settings_.step_timeout;
+    const std::string text =
+        "; nothing of it was seen for longer than step_timeout " + setting_text(settings_, "step_timeout");
     return outcome_of_lateness(late.front(), lateness_text(states, late, how, doing()) + text, {});
   }
 

@@ -236,6 +236,7 @@ TEST_F(TrialOutcome, ARankThatDoesNothingWhileStartingIsNamedWithinItsTimeLimit)
     EXPECT_THAT(r.reason, HasSubstr("rank 1")) << how;
     EXPECT_THAT(r.reason, Not(HasSubstr("rank 0"))) << how;
     EXPECT_THAT(r.reason, HasSubstr("while starting")) << how;
+    EXPECT_THAT(r.reason, HasSubstr("longer than step_timeout 300ms")) << how;
   }
 }
 
