@@ -251,15 +251,25 @@ class Advisor {
       equal.push_back(std::move(members));
     }
     std::sort(equal.begin(), equal.end());
-    for (const std::vector<std::size_t>& members : equal) {
-      std::string names;
-      for (std::size_t i = 0; i < std::min(kMostNames, members.size()); ++i)
-        names += (i > 0 ? "; " : "") + label_of(cases_[members[i]]);
-      if (members.size() > kMostNames) names += fmt::format("; and {} more", members.size() - kMostNames);
-      r_.warnings.push_back(fmt::format(
-          "{} settings are one effective case, the same units in the same order of operations, and count as one: {}",
-          members.size(), names));
-    }
+    if (equal.empty()) return;
+    std::size_t settings = 0;
+    for (const std::vector<std::size_t>& members : equal) settings += members.size();
+    // One group is listed whole; of several the first two settings of the first are the example.
+    const std::vector<std::size_t>& first = equal.front();
+    const std::size_t shown = equal.size() > 1 ? 2 : std::min(kMostNames, first.size());
+    std::string names;
+    for (std::size_t i = 0; i < shown; ++i) names += (i > 0 ? "; " : "") + label_of(cases_[first[i]]);
+    if (equal.size() == 1 && first.size() > shown) names += fmt::format("; and {} more", first.size() - shown);
+    r_.warnings.push_back(
+        equal.size() == 1
+            ? fmt::format(
+                  "{} settings are one effective case, the same units in the same order of operations, and count "
+                  "as one: {}",
+                  settings, names)
+            : fmt::format(
+                  "{} settings are {} effective cases, each the same units in the same order of operations, and "
+                  "count as {}; for example {}",
+                  settings, equal.size(), equal.size(), names));
   }
 
   std::string why_not(const Contender& k) const {

@@ -35,6 +35,7 @@ EnvironmentMap environment() {
 
 // The rank program, and whatever else this process starts, does not inherit it.
 std::string taken_secret(const RankPlace& place) {
+  check_master(place);
   std::string secret = run_secret(place, environment());
   ::unsetenv(kSecretVariable);
   return secret;

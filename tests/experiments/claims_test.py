@@ -249,7 +249,7 @@ class Predicted(Rows):
         self.assertIn("below 2x", found.text)
 
     def test_no_cliff_fails(self):
-        self.fails(claims.predicted_7b(self.rows(11)))
+        self.fails(claims.predicted_7b(self.rows(10.4)))
 
     def test_no_boundary_fails(self):
         self.fails(claims.predicted_7b(self.rows(20, coarse_fits=True)))

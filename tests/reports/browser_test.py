@@ -39,8 +39,10 @@ OUTSIDE = """(() => [...document.querySelectorAll('.chart svg')].flatMap((svg) =
 
 
 # Tables of any case that are wider than what holds them.
-TOO_WIDE = """(() => casesInView().flatMap((i) => {
-  choose(i, false);
+TOO_WIDE = """(() => [...document.querySelector('#case select').options].map((o) => o.value).flatMap((i) => {
+  const pick = document.querySelector('#case select');
+  pick.value = i;
+  pick.dispatchEvent(new Event('change', {bubbles: true}));
   return [...document.querySelectorAll('#case table, #case dl, #case p')].filter((t) => !t.closest('.scroll') && t.getBoundingClientRect().right > t.parentElement.getBoundingClientRect().right + 1)
     .map((t) => i + ': ' + (t.caption || t).textContent.slice(0, 60));
 }).slice(0, 10))()"""

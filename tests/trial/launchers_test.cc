@@ -175,8 +175,8 @@ TEST(Launchers, OneCommandStartsAllRanksOfATrial) {
             (Words{"srun", "--ntasks=16", "--kill-on-bad-exit=1", "--export=ALL", "--job-name=case-1",
                    "--cpus-per-task=4", "--nodes=2", "--ntasks-per-node=8", "shardscope", "run", "--world", "16"}));
   EXPECT_EQ(launch_command(parse_launcher("mpi"), r),
-            (Words{"mpirun", "-np", "16", "--bind-to", "none", "--map-by", "ppr:8:node", "-x", "MASTER_ADDR",
-                   "shardscope", "run", "--world", "16"}));
+            (Words{"mpirun", "-np", "16", "--bind-to", "none", "--map-by", "ppr:8:node", "-x", "MASTER_ADDR", "-x",
+                   "SHARDSCOPE_SECRET", "shardscope", "run", "--world", "16"}));
   EXPECT_EQ(launch_command(parse_launcher("template: bsub -n {world} -J {case} {command} --x={nodes}"), r),
             (Words{"bsub", "-n", "16", "-J", "case-1", "shardscope", "run", "--world", "16", "--x=2"}));
 }
