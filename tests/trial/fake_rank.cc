@@ -65,8 +65,8 @@ void say_where(const std::string& where) {
   say(e);
 }
 
-// As a rank does: a thread of its own answers, and the main one sleeps.
-[[noreturn]] void hang() {
+// As in a rank, a thread of its own answers, whatever the main one does.
+void answer_reports() {
   std::thread([] {
     std::string line;
     while (read_line(line)) {
@@ -75,11 +75,16 @@ void say_where(const std::string& where) {
     }
     std::_Exit(0);
   }).detach();
+}
+
+[[noreturn]] void hang() {
+  answer_reports();
   while (true) pause();
 }
 
 // Works for as long as it is let.
 [[noreturn]] void busy() {
+  answer_reports();
   const auto launcher = getppid();
   while (getppid() == launcher) {
   }
