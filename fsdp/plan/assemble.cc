@@ -2,6 +2,7 @@
 #include <charconv>
 #include <optional>
 
+#include "fsdp/core/errors.h"
 #include "fsdp/plan/selection.h"
 
 namespace fsdp {
@@ -53,6 +54,7 @@ class Assembler {
 
   UnitPlan run() {
     make_units();
+    check_starts();
     place_parameters();
     drop_empty();
     tell_ties();
@@ -62,6 +64,20 @@ class Assembler {
   }
 
  private:
+  void check_starts() const {
+    for (const UnitSpec& u : units_) {
+      for (const ModuleId m : u.modules) {
+        const ModuleInfo& module = tree_.modules[static_cast<std::size_t>(m)];
+        if (u.is_root || module.no_unit.empty()) continue;
+        ModuleId parent = module.parent;
+        while (parent > 0 && (is_container(tree_.modules[parent]) || !tree_.modules[parent].no_unit.empty()))
+          parent = tree_.modules[parent].parent;
+        throw ConfigError("[wrap] " + module.path + " (" + module.type + ") cannot be a unit: " + module.no_unit +
+                          "; use " + (parent > 0 ? tree_.modules[parent].path : "the root") + ", which encloses it");
+      }
+    }
+  }
+
   struct Tie {
     ParameterId parameter;
     std::vector<UnitId> owners;  // units of its owners, for the note

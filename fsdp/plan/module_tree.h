@@ -37,6 +37,7 @@ struct ModuleInfo {
   bool is_block = false;                // one of the model's repeated blocks: what `wrap: block` makes a unit
   bool is_sublayer_start = false;       // `wrap: sublayer`: a new unit starts with this child of a block, and takes the
                                    // following siblings up to the next start (norm + attention, norm + feed-forward)
+  std::string no_unit;  // why no unit can start here ("its operators are not one range of the graph"); empty: one can
 };
 
 struct ModuleTree {

@@ -50,6 +50,10 @@ class SizeWalk {
       reason = m.type + " is entered, never a unit";
       return in_units;
     }
+    if (!m.no_unit.empty()) {
+      reason = "no unit can start here: " + m.no_unit;
+      return in_units;
+    }
     reason = "remainder " + std::to_string(remainder) + " reaches " + std::to_string(min_);
     selection_.groups.push_back({{id}, selection_.root});
     return n;

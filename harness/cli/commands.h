@@ -18,6 +18,7 @@ void add_sweep(CLI::App& app);
 void add_report(CLI::App& app);
 void add_analyze(CLI::App& app);
 void add_plan(CLI::App& app);
+void add_export(CLI::App& app);
 void add_calibrate(CLI::App& app);
 void add_recommend(CLI::App& app);
 void add_compare(CLI::App& app);

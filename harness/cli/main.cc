@@ -94,6 +94,7 @@ void set_up(CLI::App& app) {
   add_report(app);
   add_analyze(app);
   add_plan(app);
+  add_export(app);
   add_calibrate(app);
   add_recommend(app);
   add_compare(app);

@@ -1,7 +1,7 @@
 #include "harness/cost/op_work.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <map>
 
 namespace harness {
@@ -115,6 +115,46 @@ OpWork copy(const OpCall& c) { return moving(OpKind::kCopy, 2 * input(c, 0).byte
 OpWork fill(const OpCall& c) { return moving(OpKind::kCopy, input(c, 0).bytes(), 1); }
 OpWork cast(const OpCall& c) { return moving(OpKind::kCopy, all_bytes(c), 1); }
 
+// LibTorch's own products, which exported models run: [.., m, k] x [.., k, n]; `at` is where the first factor stands.
+template <int kAt>
+OpWork product(const OpCall& c) {
+  const TensorShape &a = input(c, kAt), &b = input(c, kAt + 1);
+  const double k = static_cast<double>(a.size(-1)), n = static_cast<double>(b.size(-1));
+  const double m = static_cast<double>(a.size(-2)), batch = a.sizes.size() > 2 ? static_cast<double>(a.size(0)) : 1;
+  return {OpKind::kGemm, a.element_bytes == 2, {gemm_part(batch, m, n, k, a.element_bytes)}, 1};
+}
+// Every element of the result is a product over the window and the channels of a group.
+double convolution_flops(const TensorShape& result, const TensorShape& weight) {
+  const double filters = static_cast<double>(std::max<std::int64_t>(weight.size(0), 1));
+  return 2 * static_cast<double>(result.numel()) * static_cast<double>(weight.numel()) / filters;
+}
+OpWork convolution(const OpCall& c) {
+  const double flops = c.outputs.empty() ? 0 : convolution_flops(c.outputs[0], input(c, 1));
+  return {OpKind::kGemm, input(c, 0).element_bytes == 2, {{flops, all_bytes(c)}}, 1};
+}
+// grad, input, weight: one product for each of the two gradients.
+OpWork convolution_backward(const OpCall& c) {
+  const OpPart part{convolution_flops(input(c, 0), input(c, 2)), all_bytes(c) / 2};
+  return {OpKind::kGemm, input(c, 1).element_bytes == 2, {part, part}, 2};
+}
+// [batch, heads, steps, width]; `causal` is the first integer.
+OpWork fused_attention_of(const OpCall& c, std::size_t q, double factor) {
+  const TensorShape &queries = input(c, q), &keys = input(c, q + 1);
+  OpPart p = attention_part(static_cast<double>(queries.size(0)), static_cast<double>(queries.size(2)),
+                            static_cast<double>(keys.size(2)), static_cast<double>(queries.size(1) * queries.size(3)),
+                            integer(c, 0, 0), all_bytes(c));
+  p.flops *= factor;
+  return {OpKind::kAttention, queries.element_bytes == 2, {p}, 1};
+}
+OpWork fused_attention(const OpCall& c) { return fused_attention_of(c, 0, 1); }
+OpWork fused_attention_backward(const OpCall& c) { return fused_attention_of(c, 1, kBackwardOfAttention); }
+// What is read is as much as what is made.
+OpWork gathered(const OpCall& c) {
+  double bytes = 0;
+  for (const TensorShape& t : c.outputs) bytes += 2 * t.bytes();
+  return moving(OpKind::kElementwise, bytes, 1);
+}
+
 const std::map<std::string_view, Work>& table() {
   static const std::map<std::string_view, Work> works = {
       {"linear", linear},
@@ -153,14 +193,28 @@ const std::map<std::string_view, Work>& table() {
       {"fill_", fill},
       {"zero_", fill},
       {"add", elementwise<1>},
+      {"mm", product<0>},
+      {"bmm", product<0>},
+      {"addmm", product<1>},
+      {"baddbmm", product<1>},
+      {"convolution", convolution},
+      {"convolution_backward", convolution_backward},
+      {"_scaled_dot_product_flash_attention_for_cpu", fused_attention},
+      {"_scaled_dot_product_flash_attention_for_cpu_backward", fused_attention_backward},
+      {"embedding_dense_backward", embedding_backward},
+      {"index_select", gathered},
+      {"index", gathered},
+      {"gather", gathered},
   };
   return works;
 }
 
-constexpr std::array<std::string_view, 22> kFree = {
-    "empty",   "empty_like", "empty_strided", "detach",       "view", "reshape",   "alias",  "as_strided", "set_",
-    "resize_", "slice",      "select",        "narrow",       "t",    "transpose", "expand", "unsqueeze",  "squeeze",
-    "size",    "is_pinned",  "new_empty",     "variable_data"};
+constexpr std::string_view kFree[] = {
+    "empty",        "empty_like",   "empty_strided", "detach",     "view",      "reshape",           "alias",
+    "as_strided",   "set_",         "resize_",       "slice",      "select",    "narrow",            "t",
+    "transpose",    "expand",       "unsqueeze",     "squeeze",    "size",      "is_pinned",         "new_empty",
+    "variable_data", "_unsafe_view", "permute",       "split",      "unbind",    "split_with_sizes",  "unfold",
+    "_reshape_alias", "diagonal",    "lift_fresh",    "view_as_real", "view_as_complex", "chunk",   "new_empty_strided"};
 
 }  // namespace
 
@@ -194,7 +248,7 @@ OpPart gemm_part(double b, double m, double n, double k, double element_bytes) {
 OpWork work_of(const OpCall& call) {
   const auto found = table().find(call.name);
   if (found != table().end()) return found->second(call);
-  if (std::find(kFree.begin(), kFree.end(), call.name) != kFree.end()) return {};
+  if (std::find(std::begin(kFree), std::end(kFree), call.name) != std::end(kFree)) return {};
   const double bytes = all_bytes(call);
   return bytes > 0 ? moving(OpKind::kElementwise, bytes, 1) : OpWork{};
 }

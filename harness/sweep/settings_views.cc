@@ -67,6 +67,7 @@ void check_groups(const CaseSettings& c) {
 
 void check_each_other(const CaseSettings& c) {
   check_sequence(model_of(c), seq_of(c));
+  check_batch(model_of(c), c.batch);
   if (const int group = unit_options_of(c).group; group > 0) {
     if (c.world % group != 0) {
       throw fsdp::ConfigError(

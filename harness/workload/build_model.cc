@@ -1,5 +1,6 @@
 #include "fsdp/core/errors.h"
 #include "harness/workload/describe.h"
+#include "harness/workload/graph_module.h"
 #include "harness/workload/models.h"
 
 namespace harness {
@@ -10,6 +11,7 @@ using Build = std::unique_ptr<fsdp::Module> (*)(const ModelSettings& m, bool met
 constexpr std::pair<decltype(Family::describe), Build> kBuilders[] = {
     {describe_llama, build_llama}, {describe_gpt_neox, build_gpt_neox},     {describe_gpt2, build_gpt2},
     {describe_t5, build_t5},       {describe_classifier, build_classifier}, {describe_mlp, build_mlp},
+    {describe_graph, build_graph},
 };
 
 std::unique_ptr<fsdp::Module> build_family(const ModelSettings& m, bool meta) {

@@ -25,6 +25,9 @@ fsdp::ModuleTree describe_t5(const ModelSettings& m);
 fsdp::ModuleTree describe_classifier(const ModelSettings& m);
 fsdp::ModuleTree describe_mlp(const ModelSettings& m);
 
+// Of a .pt2: the tree that the file holds.
+fsdp::ModuleTree describe_graph(const ModelSettings& m);
+
 // "Llama", "Mistral", "Qwen2", "Qwen3": what the types of a llama form begin with.
 std::string llama_prefix(const ModelSettings& m);
 

@@ -3,6 +3,7 @@
 #include "fsdp/core/errors.h"
 #include "fsdp/plan/nearest.h"
 #include "harness/workload/describe.h"
+#include "harness/workload/exported_model.h"
 
 namespace harness {
 
@@ -38,6 +39,7 @@ const std::vector<Family>& families() {
        {"layers", "dim", "heads", "kv_heads", "ffn", "vocab", "classes", "norm_eps", "frozen"},
        true},
       {"mlp", describe_mlp, {"layers", "dim", "ffn", "classes", "frozen"}, true},
+      {"graph", describe_graph, {"frozen"}},
   };
   return table;
 }
@@ -151,6 +153,8 @@ void freeze_all(ModuleTree& tree, const std::string& patterns) {
 }
 
 }  // namespace
+
+ModuleTree describe_graph(const ModelSettings& m) { return exported_model(m.file, m.fingerprint)->tree; }
 
 ModuleTree describe_model(const ModelSettings& m) {
   ModuleTree tree = family_of(m.family).describe(m);

@@ -38,6 +38,10 @@ const std::vector<ModelField>& model_fields() {
       {"relative_span", &M::relative_span, kSteps},
       {"frozen", &M::frozen},
       {"ignored", &M::ignored},
+      {"file", &M::file},
+      {"fingerprint", &M::fingerprint},
+      {"batch", &M::batch, kSteps - 1},
+      {"fixed_seq", &M::fixed_seq},
   };
   return table;
 }

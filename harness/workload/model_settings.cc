@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "fsdp/core/errors.h"
 #include "fsdp/plan/nearest.h"
 #include "harness/workload/describe.h"
+#include "harness/workload/exported_model.h"
 #include "harness/workload/model_config.h"
 #include "harness/workload/model_fields.h"
 #include "harness/workload/model_presets.h"
@@ -23,14 +25,55 @@ bool ends_with(const std::string& text, const std::string& end) {
 // "NAME{family=...,layers=...}", as model_text() makes it.
 bool is_model_text(const std::string& model) { return model.find('{') != std::string::npos && model.back() == '}'; }
 bool is_path(const std::string& model) {
-  return !is_model_text(model) && (model.find('/') != std::string::npos || ends_with(model, ".json"));
+  return !is_model_text(model) &&
+         (model.find('/') != std::string::npos || ends_with(model, ".json") || ends_with(model, ".pt2"));
+}
+
+// A path as a field of a model's text, where ',', '=', '{', '}' and spaces have a meaning.
+std::string escaped(const std::string& path) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string out;
+  for (const char c : path) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) || c == '/' || c == '.' || c == '-' || c == '_')
+      out += c;
+    else
+      out.append("%").append(1, kDigits[byte >> 4]).append(1, kDigits[byte & 15]);
+  }
+  return out;
+}
+std::string unescaped(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size()) {
+      out += static_cast<char>(std::stoi(text.substr(i + 1, 2), nullptr, 16));
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+ModelSettings read_exported(const std::string& path) {
+  const std::string file = std::filesystem::absolute(path).lexically_normal().string();
+  const auto model = exported_model(file, "");
+  ModelSettings m;
+  m.family = "graph";
+  m.file = escaped(file);
+  m.fingerprint = model->fingerprint;
+  m.batch = model->batch;
+  m.seq = model->seq > 0 ? model->seq : 1;
+  m.fixed_seq = true;
+  return m;
 }
 
 ModelSettings read_file(const std::string& path) {
+  if (ends_with(path, ".pt2")) return read_exported(path);
   std::ifstream in(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   if (!in.is_open() || in.bad() || text.empty())
-    throw ConfigError("[model] " + path + " cannot be read, or is empty; give the path of a config.json, or a preset");
+    throw ConfigError("[model] " + path + " cannot be read, or is empty; give the path of a config.json or .pt2, or a preset");
   return model_from_config(text, path);
 }
 
@@ -45,6 +88,12 @@ ModelSettings read_text(const std::string& text) {
                         "'; nearest: " + fsdp::nearest_names(key, names, 1));
     set_model_field(m, key, value);
   }
+  return m;
+}
+
+// The path as the file system takes it.
+ModelSettings with_plain_path(ModelSettings m) {
+  m.file = unescaped(m.file);
   return m;
 }
 
@@ -78,6 +127,7 @@ std::string name_of_path(const std::string& path) {
   }
   std::string name = parts.back();
   if (ends_with(name, ".json")) name.resize(name.size() - 5);
+  if (ends_with(name, ".pt2")) name.resize(name.size() - 4);
   const bool folder = parts.size() > 1 && parts[parts.size() - 2].find_first_not_of('.') != std::string::npos;
   if (name == "config" && folder) name = parts[parts.size() - 2];
   return name.empty() ? "config" : name;
@@ -104,7 +154,7 @@ ModelSettings resolve_model(const std::string& model, const std::string& overrid
   if (!given("kv_heads") && base.kv_heads == base.heads) m.kv_heads = m.heads;
   if (!given("ffn") && family.ffn_follows && base.ffn == 4 * base.dim) m.ffn = 4 * m.dim;
   check_model(m);
-  return m;
+  return with_plain_path(std::move(m));
 }
 
 std::string model_text(const std::string& model) {
@@ -124,13 +174,27 @@ std::string model_text(const std::string& model) {
 std::string model_name(const std::string& text) { return text.substr(0, text.find('{')); }
 
 void check_sequence(const ModelSettings& m, std::int64_t seq) {
+  if (m.fixed_seq && seq != m.seq)
+    throw ConfigError("[seq] " + std::to_string(seq) + " is not the length " + std::to_string(m.seq) + " that " + m.file +
+                      " was exported for; leave seq out, or export it again with --seq " + std::to_string(seq));
   if (m.positions == 0 || seq <= m.positions) return;
   throw ConfigError("[seq] " + std::to_string(seq) + " is more than the model's " + std::to_string(m.positions) +
                     " positions; use at most " + std::to_string(m.positions) +
                     ", or set positions=" + std::to_string(seq));
 }
 
+void check_batch(const ModelSettings& m, std::int64_t batch) {
+  if (m.batch == 0 || batch == m.batch) return;
+  throw ConfigError("[batch] " + std::to_string(batch) + " is not the batch of " + std::to_string(m.batch) + " that " +
+                    m.file + " was exported for; use --batch " + std::to_string(m.batch) +
+                    ", or export it again with --batch " + std::to_string(batch));
+}
+
 std::vector<std::string> model_notes(const ModelSettings& m) {
+  if (m.family == "graph") {
+    if (exported_model(m.file, m.fingerprint)->has_weights) return {};
+    return {m.file + " holds shapes and no weights: initial values are this program's, and losses say nothing"};
+  }
   if (m.ignored.empty()) return {};
   return {"the model's " + m.ignored +
           " is not applied: every position attends to all before it, at plain frequencies"};

@@ -24,6 +24,10 @@ struct ModelSettings {
   bool parallel_residual = true;                            // gpt-neox
   std::int64_t relative_buckets = 32, relative_span = 128;  // t5: of distances; from where on they share the last
   std::string frozen;   // parameters that do not train: patterns of names with '*', joined by '+'
+  // family graph: what torch.export wrote (exported_model.h).
+  std::string file, fingerprint;
+  std::int64_t batch = 0;  // that it was exported for; 0: any
+  bool fixed_seq = false;  // it was exported for `seq` alone
   std::string ignored;  // what a published configuration has and these models do not apply, joined by '+'
   fsdp::Dtype buffer_dtype = fsdp::Dtype::kFloat32;  // of rotary tables, which all blocks share
 
@@ -35,7 +39,7 @@ struct ModelSettings {
 std::vector<std::string> model_presets();
 
 // `model` setting + `set` overrides ("layers=8,dim=512") -> settings. The model is a preset, the path of a Hugging Face
-// config.json, or what model_text() made. Throws fsdp::ConfigError naming the key (and the file) and what is allowed
+// config.json or of a .pt2, or what model_text() made. Throws fsdp::ConfigError naming the key (and the file) and what is allowed
 // (unknown key, not an integer, dim not divisible by heads, heads not by kv_heads, non-positive, ...).
 ModelSettings resolve_model(const std::string& model, const std::string& overrides);
 
@@ -47,6 +51,8 @@ std::string model_name(const std::string& text);
 
 // Throws ConfigError when the model cannot see `seq` positions.
 void check_sequence(const ModelSettings& m, std::int64_t seq);
+// Throws ConfigError when the model was exported for another batch.
+void check_batch(const ModelSettings& m, std::int64_t batch);
 // Sentences about what the model does not apply of its published configuration.
 std::vector<std::string> model_notes(const ModelSettings& m);
 

@@ -14,6 +14,7 @@
 #include "fsdp/module/torch.h"
 #include "fsdp/schedule/scripted_step.h"
 #include "harness/workload/batch.h"
+#include "harness/workload/graph_module.h"
 #include "harness/workload/models.h"
 
 namespace harness {
@@ -36,13 +37,17 @@ std::vector<Batch> make_batches(const TrainerSettings& s, const fsdp::Collective
   for (int k = 0; k < s.accumulate; ++k) {
     const std::int64_t index = static_cast<std::int64_t>(k) * collectives.world() + collectives.rank();
     Batch b = make_batch(s.model, s.seed, index * s.batch, s.batch, s.meta);
-    if (!s.meta) b = {fsdp::on_tensor_device(b.inputs), fsdp::on_tensor_device(b.targets)};
+    for (at::Tensor* t : {&b.inputs, &b.targets})
+      if (!s.meta && t->defined()) *t = fsdp::on_tensor_device(*t);
+    for (at::Tensor& t : b.graph)
+      if (!s.meta) t = fsdp::on_tensor_device(t);
     batches.push_back(std::move(b));
   }
   return batches;
 }
 
 std::unique_ptr<fsdp::Module> checkpointed_model(const TrainerSettings& s) {
+  if (s.checkpoint && s.model.family == "graph") check_graph_checkpoint(s.model);
   auto model = s.make_model ? s.make_model() : build_model(s.model, s.meta);
   for (fsdp::Module* m : fsdp::modules_of(*model)) m->set_checkpointed(s.checkpoint && m->is_block());
   return model;
@@ -71,7 +76,12 @@ class Trainer::Impl {
         batches_(make_batches(s, collectives)),
         model_(checkpointed_model(s)),
         sharded_(*model_, plan, {s.meta, s.seed, s.scheduler}, device, collectives, &meter),
-        optimizer_(sharded_, optimizer_options(s), device, collectives) {}
+        optimizer_(sharded_, optimizer_options(s), device, collectives) {
+    if (s.model.family != "graph") return;
+    if (!s.meta) load_graph_weights(s.model, sharded_);
+    // Random operators: other numbers on every rank, the same in every run.
+    at::manual_seed(s.seed * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(collectives.rank()) + 1);
+  }
 
   StepResult step() {
     const fsdp::MeterScope scope(&meter_);
@@ -107,10 +117,16 @@ class Trainer::Impl {
     if (tensors_ != nullptr)
       throw fsdp::ConfigError("[state] is saved and loaded in host memory alone; use device cpu");
   }
+  at::Tensor loss_of(const Batch& batch) {
+    if (batch.graph.empty()) return fsdp::ops::cross_entropy((*model_)(batch.inputs), batch.targets);
+    at::Tensor loss = std::move((*model_)(batch.graph).front());
+    return loss.dim() == 0 ? loss : loss.reshape({});
+  }
   // Returns the loss, or, where reading it would wait for the device, keeps it for the end of the step.
   double micro_batch(const Batch& batch) {
-    at::Tensor loss = fsdp::ops::cross_entropy((*model_)(batch.inputs), batch.targets);
-    const double value = loss.is_cpu() ? static_cast<double>(*loss.const_data_ptr<float>()) : 0.0;
+    at::Tensor loss = loss_of(batch);
+    const bool plain = loss.scalar_type() == at::kFloat;
+    const double value = !loss.is_cpu() ? 0.0 : plain ? *loss.const_data_ptr<float>() : loss.item<double>();
     if (!loss.is_cpu() && !loss.is_meta()) losses_.push_back(loss.detach());
     device_.compute_context({fsdp::SpanKind::kCompute, fsdp::kNoUnit, fsdp::Pass::kBackward, 0});
     meter_.set_context({fsdp::kNoUnit, fsdp::Pass::kBackward});
