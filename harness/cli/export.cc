@@ -33,7 +33,8 @@ class ScriptFolder {
   ScriptFolder() {
     std::string path = (std::filesystem::temp_directory_path() / "shardscope-export-XXXXXX").string();
     if (::mkdtemp(path.data()) == nullptr)
-      throw fsdp::EnvironmentError("[export] no temporary folder can be made; set TMPDIR to a folder that can be written");
+      throw fsdp::EnvironmentError(
+          "[export] no temporary folder can be made; set TMPDIR to a folder that can be written");
     path_ = path;
     for (const ExportScript& s : export_scripts()) std::ofstream(path_ / s.name, std::ios::binary) << s.text;
   }
@@ -90,8 +91,9 @@ nlohmann::json run_script(const ExportFlags& f) {
                                  " here; set SHARDSCOPE_PYTHON to a Python that has torch 2.11");
   if (WIFSIGNALED(status) || WEXITSTATUS(status) > 128)
     throw fsdp::EnvironmentError("[export] " + python() + " was killed, as it is where memory ends; use --no-weights");
-  throw fsdp::EnvironmentError("[export] " + python() + " ended without an answer: " +
-                               last_line(content(scripts.file("stderr"))) + "; set SHARDSCOPE_PYTHON to another Python");
+  throw fsdp::EnvironmentError("[export] " + python() +
+                               " ended without an answer: " + last_line(content(scripts.file("stderr"))) +
+                               "; set SHARDSCOPE_PYTHON to another Python");
 }
 
 // A FILE.py:FUNCTION with the absolute path of the file: what the graph came from.
@@ -153,7 +155,8 @@ void add_export(CLI::App& app) {
   command->add_option("--dtype", f->dtype, "of parameters and computation, with --hf: fp32, bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}));
   command->footer(
-      "FUNCTION may take batch and seq. The Python is SHARDSCOPE_PYTHON, else python3 of PATH; it needs torch 2.11, and\n"
+      "FUNCTION may take batch and seq. The Python is SHARDSCOPE_PYTHON, else python3 of PATH; it needs torch 2.11, "
+      "and\n"
       "transformers with --hf. The graph is fixed to one batch and one length of a sequence.\n\n"
       "Examples:\n"
       "  shardscope export train.py:make -o mine.pt2 && shardscope plan --model mine.pt2\n"

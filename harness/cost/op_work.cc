@@ -209,12 +209,41 @@ const std::map<std::string_view, Work>& table() {
   return works;
 }
 
-constexpr std::string_view kFree[] = {
-    "empty",        "empty_like",   "empty_strided", "detach",     "view",      "reshape",           "alias",
-    "as_strided",   "set_",         "resize_",       "slice",      "select",    "narrow",            "t",
-    "transpose",    "expand",       "unsqueeze",     "squeeze",    "size",      "is_pinned",         "new_empty",
-    "variable_data", "_unsafe_view", "permute",       "split",      "unbind",    "split_with_sizes",  "unfold",
-    "_reshape_alias", "diagonal",    "lift_fresh",    "view_as_real", "view_as_complex", "chunk",   "new_empty_strided"};
+constexpr std::string_view kFree[] = {"empty",
+                                      "empty_like",
+                                      "empty_strided",
+                                      "detach",
+                                      "view",
+                                      "reshape",
+                                      "alias",
+                                      "as_strided",
+                                      "set_",
+                                      "resize_",
+                                      "slice",
+                                      "select",
+                                      "narrow",
+                                      "t",
+                                      "transpose",
+                                      "expand",
+                                      "unsqueeze",
+                                      "squeeze",
+                                      "size",
+                                      "is_pinned",
+                                      "new_empty",
+                                      "variable_data",
+                                      "_unsafe_view",
+                                      "permute",
+                                      "split",
+                                      "unbind",
+                                      "split_with_sizes",
+                                      "unfold",
+                                      "_reshape_alias",
+                                      "diagonal",
+                                      "lift_fresh",
+                                      "view_as_real",
+                                      "view_as_complex",
+                                      "chunk",
+                                      "new_empty_strided"};
 
 }  // namespace
 

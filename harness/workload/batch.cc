@@ -50,11 +50,13 @@ at::Tensor make_graph_input(const GraphInput& in, std::size_t number, std::uint6
   auto* to = t.mutable_data_ptr<std::int64_t>();
   const std::int64_t shift = in.role == GraphInput::Role::kNextTokens ? 1 : 0;
   for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t i = 0; i < each; ++i) *to++ = in.low + values[static_cast<std::size_t>(r * (each + 1) + i + shift)];
+    for (std::int64_t i = 0; i < each; ++i)
+      *to++ = in.low + values[static_cast<std::size_t>(r * (each + 1) + i + shift)];
   return t.reshape(sizes).to(type);
 }
 
-Batch make_graph_batch(const ModelSettings& m, std::uint64_t seed, std::int64_t first_sample, std::int64_t batch, bool meta) {
+Batch make_graph_batch(const ModelSettings& m, std::uint64_t seed, std::int64_t first_sample, std::int64_t batch,
+                       bool meta) {
   const auto model = exported_model(m.file, m.fingerprint);
   Batch b;
   for (std::size_t i = 0; i < model->inputs.size(); ++i) {

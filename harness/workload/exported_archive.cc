@@ -44,11 +44,13 @@ ExportedArchive::ExportedArchive(const std::string& path) : path_(path) {
     const std::string text = name ? name : "", end = std::string("/") + kModel;
     if (text.size() > end.size() && text.ends_with(end)) folder = text.substr(0, text.size() - end.size() + 1);
   }
-  if (folder.empty()) throw fsdp::ConfigError("[model] " + path + " holds no exported model (" + kModel + ")" + kRemedy);
+  if (folder.empty())
+    throw fsdp::ConfigError("[model] " + path + " holds no exported model (" + kModel + ")" + kRemedy);
   for (zip_int64_t i = 0; i < count; ++i) {
     zip_stat_t s;
     zip_stat_init(&s);
-    if (zip_stat_index(z, static_cast<zip_uint64_t>(i), 0, &s) != 0 || (s.valid & ZIP_STAT_SIZE) == 0) damaged("its list");
+    if (zip_stat_index(z, static_cast<zip_uint64_t>(i), 0, &s) != 0 || (s.valid & ZIP_STAT_SIZE) == 0)
+      damaged("its list");
     const std::string name = s.name;
     if (name.starts_with(folder))
       members_[name.substr(folder.size())] = {s.index, s.size, s.crc, s.comp_method == ZIP_CM_STORE};

@@ -14,7 +14,9 @@
 namespace harness {
 namespace exported {
 
-void fail(const std::string& file, const std::string& what) { throw fsdp::ConfigError("[model] " + file + ": " + what); }
+void fail(const std::string& file, const std::string& what) {
+  throw fsdp::ConfigError("[model] " + file + ": " + what);
+}
 
 }  // namespace exported
 
@@ -64,7 +66,8 @@ class Reader {
  private:
   json parse(const std::string& text, const char* member) const {
     json document = json::parse(text, nullptr, false);
-    if (document.is_discarded()) fail(file_, std::string(member) + " is not JSON; write the file with shardscope export");
+    if (document.is_discarded())
+      fail(file_, std::string(member) + " is not JSON; write the file with shardscope export");
     return document;
   }
 
@@ -101,12 +104,14 @@ class Reader {
       if (!size.contains("as_int"))
         fail(file_, name + " has no fixed shape; export with fixed shapes, one file for each batch and seq");
       const auto n = size.at("as_int").get<std::int64_t>();
-      if (n < 0 || (n > 0 && numel > (std::uint64_t{1} << 50) / static_cast<std::uint64_t>(n))) fail(file_, name + " has an impossible shape");
+      if (n < 0 || (n > 0 && numel > (std::uint64_t{1} << 50) / static_cast<std::uint64_t>(n)))
+        fail(file_, name + " has an impossible shape");
       numel *= static_cast<std::uint64_t>(n);
       t.sizes.push_back(n);
     }
     if (exported_element_bytes(t.dtype) == 0)
-      fail(file_, name + " has a dtype (number " + std::to_string(t.dtype) + ") that is not run here; export in float32");
+      fail(file_,
+           name + " has a dtype (number " + std::to_string(t.dtype) + ") that is not run here; export in float32");
     return t;
   }
 
@@ -153,7 +158,8 @@ class Reader {
       } else if (kind == "user_input" && body.at("arg").contains("as_tensor")) {
         add_input(body.at("arg").at("as_tensor").at("name"));
       } else {
-        fail(file_, "its graph takes an input of kind " + kind + ", and tensors are run; export a module that takes tensors");
+        fail(file_,
+             "its graph takes an input of kind " + kind + ", and tensors are run; export a module that takes tensors");
       }
     }
   }
@@ -314,14 +320,16 @@ class Reader {
         if (tensor) set_loss(*tensor);
       }
     }
-    if (m_.loss == kNoSlot) fail(file_, "its graph gives no loss; export a module that returns one, or with loss(output, ...)");
+    if (m_.loss == kNoSlot)
+      fail(file_, "its graph gives no loss; export a module that returns one, or with loss(output, ...)");
   }
 
   void set_loss(const json& tensor) {
     const ExportedTensor t = tensor_of(tensors_->at(tensor.at("name").get<std::string>()), "the loss");
     for (const std::int64_t n : t.sizes)
       if (n != 1)
-        fail(file_, "its first result is not one number, so it is no loss; export with loss(output, *inputs) -> one number");
+        fail(file_,
+             "its first result is not one number, so it is no loss; export with loss(output, *inputs) -> one number");
     m_.loss = slot_of(tensor);
   }
 
@@ -382,8 +390,8 @@ void check_records(const ExportedModel& m, const ExportedArchive& archive) {
     std::uint64_t bytes = static_cast<std::uint64_t>(exported_element_bytes(s.tensor.dtype));
     for (const std::int64_t n : s.tensor.sizes) bytes *= static_cast<std::uint64_t>(n);
     if (archive.size(s.record) != bytes)
-      fail(m.file, s.name + " has " + std::to_string(archive.size(s.record)) + " bytes and not " + std::to_string(bytes) +
-                       "; write the file with shardscope export");
+      fail(m.file, s.name + " has " + std::to_string(archive.size(s.record)) + " bytes and not " +
+                       std::to_string(bytes) + "; write the file with shardscope export");
   }
 }
 

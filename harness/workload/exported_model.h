@@ -50,10 +50,10 @@ struct GraphArgument {
 struct GraphNode {
   std::string op, overload;  // "aten::add", "Tensor"; the default overload is empty
   std::vector<GraphArgument> arguments;
-  std::vector<Slot> outputs;   // kNoSlot: nobody reads it
-  bool list_output = false;    // one list, whose entries are the outputs
-  std::string where;           // the user's line, if the file has it
-  fsdp::ModuleId module = 0;   // the innermost one that it belongs to
+  std::vector<Slot> outputs;  // kNoSlot: nobody reads it
+  bool list_output = false;   // one list, whose entries are the outputs
+  std::string where;          // the user's line, if the file has it
+  fsdp::ModuleId module = 0;  // the innermost one that it belongs to
 };
 
 struct GraphCall {

@@ -275,7 +275,8 @@ void bound_calls(ExportedModel& m, const Uses& u) {
       for (const GraphArgument& a : node.arguments) {
         for (const Slot s : a.slots) {
           const auto i = static_cast<std::size_t>(s);
-          if (s == kNoSlot || is_state[i] || u.made[i] >= call.begin || noted[i] == static_cast<std::int32_t>(c)) continue;
+          if (s == kNoSlot || is_state[i] || u.made[i] >= call.begin || noted[i] == static_cast<std::int32_t>(c))
+            continue;
           noted[i] = static_cast<std::int32_t>(c);
           call.inputs.push_back(s);
         }
@@ -324,9 +325,11 @@ class UnitChecker {
     if (!module.no_unit.empty()) return;
     const auto& calls = calls_[static_cast<std::size_t>(id)];
     for (const std::int32_t n : readers) {
-      const bool inside = std::any_of(calls.begin(), calls.end(), [&](const auto& c) { return c.first <= n && n < c.second; });
+      const bool inside =
+          std::any_of(calls.begin(), calls.end(), [&](const auto& c) { return c.first <= n && n < c.second; });
       if (inside) continue;
-      const std::string& reader = m_.tree.modules[static_cast<std::size_t>(m_.nodes[static_cast<std::size_t>(n)].module)].path;
+      const std::string& reader =
+          m_.tree.modules[static_cast<std::size_t>(m_.nodes[static_cast<std::size_t>(n)].module)].path;
       module.no_unit = (calls.empty() ? "it is never called, and " : "") + parameter + " is read outside of it, in " +
                        (reader.empty() ? "the model's own forward" : reader);
       return;

@@ -22,7 +22,8 @@ using Shared = std::map<fsdp::ParameterId, std::shared_ptr<fsdp::Parameter>>;
 
 class GraphModule final : public fsdp::Module {
  public:
-  GraphModule(const ModuleTree& tree, ModuleId id, Shared& shared) : Module(tree.modules[static_cast<std::size_t>(id)].type) {
+  GraphModule(const ModuleTree& tree, ModuleId id, Shared& shared)
+      : Module(tree.modules[static_cast<std::size_t>(id)].type) {
     const fsdp::ModuleInfo& info = tree.modules[static_cast<std::size_t>(id)];
     if (info.is_block) mark_block();
     if (info.is_sublayer_start) mark_sublayer_start();
@@ -124,7 +125,8 @@ void load_graph_weights(const ModelSettings& m, fsdp::ShardedModel& sharded) {
   if (!model->has_weights) return;
   std::map<std::string, const GraphState*> by_name;
   for (const GraphState& s : model->states)
-    if (s.parameter >= 0 && !s.record.empty()) by_name[model->tree.parameters[static_cast<std::size_t>(s.parameter)].name] = &s;
+    if (s.parameter >= 0 && !s.record.empty())
+      by_name[model->tree.parameters[static_cast<std::size_t>(s.parameter)].name] = &s;
   const ExportedArchive archive(m.file);
   for (fsdp::UnitId u = 0; u < sharded.unit_count(); ++u) {
     const at::Tensor shard = sharded.shard(u).parameters;

@@ -15,10 +15,14 @@ using fsdp::Tensors;
 
 at::MemoryFormat memory_format(std::int64_t code) {
   switch (code) {
-    case 1: return at::MemoryFormat::Contiguous;
-    case 2: return at::MemoryFormat::ChannelsLast;
-    case 3: return at::MemoryFormat::ChannelsLast3d;
-    default: return at::MemoryFormat::Preserve;
+    case 1:
+      return at::MemoryFormat::Contiguous;
+    case 2:
+      return at::MemoryFormat::ChannelsLast;
+    case 3:
+      return at::MemoryFormat::ChannelsLast3d;
+    default:
+      return at::MemoryFormat::Preserve;
   }
 }
 
@@ -66,15 +70,31 @@ IValue value_of(const GraphArgument& a, const c10::Argument& argument, at::Devic
     case Kind::kInt:
       if (kind == c10::TypeKind::FloatType) return static_cast<double>(a.integers[0]);
       return a.integers[0];
-    case Kind::kFloat: return a.numbers[0];
-    case Kind::kBool: return a.integers[0] != 0;
-    case Kind::kText: return a.text;
-    case Kind::kDtype: return static_cast<std::int64_t>(torch_type_of(static_cast<int>(a.integers[0])));
-    case Kind::kDevice: return device;
-    case Kind::kLayout: return static_cast<std::int64_t>(at::kStrided);
-    case Kind::kMemoryFormat: return static_cast<std::int64_t>(memory_format(a.integers[0]));
-    default: return {};
+    case Kind::kFloat:
+      return a.numbers[0];
+    case Kind::kBool:
+      return a.integers[0] != 0;
+    case Kind::kText:
+      return a.text;
+    case Kind::kDtype:
+      return static_cast<std::int64_t>(torch_type_of(static_cast<int>(a.integers[0])));
+    case Kind::kDevice:
+      return device;
+    case Kind::kLayout:
+      return static_cast<std::int64_t>(at::kStrided);
+    case Kind::kMemoryFormat:
+      return static_cast<std::int64_t>(memory_format(a.integers[0]));
+    default:
+      return {};
   }
+}
+
+// What was one range of memory for the tracer may not be one here: attention lays its result as its kernel likes.
+void reshape(std::vector<IValue>& stack) {
+  const std::vector<std::int64_t> sizes = stack[1].toIntVector();
+  at::Tensor t = std::move(stack[0]).toTensor();
+  stack.clear();
+  stack.emplace_back(t.reshape(sizes));
 }
 
 bool is_random(const c10::OperatorHandle& op) {
@@ -84,9 +104,9 @@ bool is_random(const c10::OperatorHandle& op) {
 }  // namespace
 
 at::ScalarType torch_type_of(int dtype) {
-  constexpr at::ScalarType kTypes[] = {at::kByte,       at::kByte,          at::kChar,          at::kShort,        at::kInt,
-                                       at::kLong,       at::kHalf,          at::kFloat,         at::kDouble,       at::kComplexHalf,
-                                       at::kComplexFloat, at::kComplexDouble, at::kBool,         at::kBFloat16};
+  constexpr at::ScalarType kTypes[] = {
+      at::kByte,  at::kByte,   at::kChar,        at::kShort,        at::kInt,           at::kLong, at::kHalf,
+      at::kFloat, at::kDouble, at::kComplexHalf, at::kComplexFloat, at::kComplexDouble, at::kBool, at::kBFloat16};
   SHARDSCOPE_CHECK(dtype > 0 && dtype < static_cast<int>(std::size(kTypes)), "dtype " + std::to_string(dtype));
   return kTypes[dtype];
 }
@@ -116,7 +136,14 @@ GraphProgram::Step GraphProgram::prepare(const GraphNode& node) const {
                             (node.overload.empty() ? "" : "." + node.overload) + " in this LibTorch" +
                             (node.where.empty() ? "" : " (" + node.where + ")") +
                             "; write the module with operators of torch itself");
-  Step step{*op, {}, {}, {}, node.outputs, node.list_output, node.op == "aten::scaled_dot_product_attention"};
+  Step step{*op,
+            {},
+            {},
+            {},
+            node.outputs,
+            node.list_output,
+            node.op == "aten::scaled_dot_product_attention",
+            (node.op == "aten::view" && node.overload.empty()) || node.op == "aten::_unsafe_view"};
   for (const c10::Argument& a : op->schema().arguments())
     step.base.push_back(a.default_value() ? *a.default_value() : IValue());
   for (const GraphArgument& given : node.arguments) prepare_argument(node, given, step);
@@ -125,7 +152,8 @@ GraphProgram::Step GraphProgram::prepare(const GraphNode& node) const {
 
 void GraphProgram::prepare_argument(const GraphNode& node, const GraphArgument& given, Step& step) const {
   const auto& arguments = step.op.schema().arguments();
-  const auto found = std::find_if(arguments.begin(), arguments.end(), [&](const auto& a) { return a.name() == given.name; });
+  const auto found =
+      std::find_if(arguments.begin(), arguments.end(), [&](const auto& a) { return a.name() == given.name; });
   if (found == arguments.end())
     throw fsdp::ConfigError("[model] " + model_->file + ": " + node.op + " takes no argument " + given.name +
                             " in this LibTorch; export with torch 2.11");
@@ -170,14 +198,19 @@ void GraphProgram::mark_last_readers() {
 
 void GraphProgram::find_random() {
   for (const GraphCall& c : model_->calls)
-    random_.push_back(std::any_of(steps_.begin() + c.begin, steps_.begin() + c.end, [](const Step& s) { return is_random(s.op); }));
+    random_.push_back(
+        std::any_of(steps_.begin() + c.begin, steps_.begin() + c.end, [](const Step& s) { return is_random(s.op); }));
 }
 
 void GraphProgram::failed(std::size_t node, const std::string& what) const {
   const GraphNode& n = model_->nodes[node];
   const std::string& module = model_->tree.modules[static_cast<std::size_t>(n.module)].path;
+  const bool no_kernel =
+      what.find("Meta tensors") != std::string::npos || what.find("overrideable") != std::string::npos;
   std::string text = "[model] " + model_->file + ": " + n.op + " in " + (module.empty() ? "the model" : module) +
-                     (n.where.empty() ? "" : " (" + n.where + ")") + ": " + what.substr(0, what.find('\n'));
+                     (n.where.empty() ? "" : " (" + n.where + ")") + ": " +
+                     (device_.is_meta() && no_kernel ? "it has no kernel for tensors without memory"
+                                                     : what.substr(0, what.find('\n')));
   if (device_.is_meta()) text += "; it cannot be predicted, run it with --device cpu";
   throw fsdp::ConfigError(text);
 }
@@ -213,7 +246,9 @@ void GraphProgram::execute(std::size_t n) {
     }
   }
   try {
-    if (step.attention && device_.is_meta())
+    if (step.view)
+      reshape(stack_);
+    else if (step.attention && device_.is_meta())
       attention_on_meta(stack_);
     else
       step.op.callBoxed(stack_);
@@ -228,7 +263,8 @@ void GraphProgram::execute(std::size_t n) {
       if (step.outputs[i] != kNoSlot) values_[static_cast<std::size_t>(step.outputs[i])] = list.get(i);
   } else {
     for (std::size_t i = 0; i < step.outputs.size(); ++i)
-      if (step.outputs[i] != kNoSlot) values_[static_cast<std::size_t>(step.outputs[i])] = std::move(stack_[i]).toTensor();
+      if (step.outputs[i] != kNoSlot)
+        values_[static_cast<std::size_t>(step.outputs[i])] = std::move(stack_[i]).toTensor();
   }
   stack_.clear();
 }
@@ -245,7 +281,8 @@ void GraphProgram::run_child(std::size_t c) {
   Tensors outputs = enter_(c, std::move(inputs));
   for (std::size_t i = 0; i < kept.size(); ++i)
     if (kept[i].defined()) values_[static_cast<std::size_t>(call.inputs[i])] = std::move(kept[i]);
-  for (std::size_t i = 0; i < outputs.size(); ++i) values_[static_cast<std::size_t>(call.outputs[i])] = std::move(outputs[i]);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    values_[static_cast<std::size_t>(call.outputs[i])] = std::move(outputs[i]);
 }
 
 Tensors GraphProgram::run(std::size_t c, Tensors inputs) {

@@ -4,8 +4,8 @@
 // Modules call it range by range: run() of a call runs the operators of its range, and calls of modules inside go
 // through `enter`, so that hooks of units and checkpointing see them as they see the modules of our own families.
 #pragma once
-#include <ATen/core/ivalue.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
 
 #include <functional>
 #include <memory>
@@ -59,6 +59,7 @@ class GraphProgram {
     std::vector<Slot> outputs;
     bool list_output = false;
     bool attention = false;  // scaled_dot_product_attention, which has another body on meta
+    bool view = false;
   };
 
   Step prepare(const GraphNode& node) const;

@@ -73,7 +73,8 @@ ModelSettings read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   if (!in.is_open() || in.bad() || text.empty())
-    throw ConfigError("[model] " + path + " cannot be read, or is empty; give the path of a config.json or .pt2, or a preset");
+    throw ConfigError("[model] " + path +
+                      " cannot be read, or is empty; give the path of a config.json or .pt2, or a preset");
   return model_from_config(text, path);
 }
 
@@ -175,8 +176,9 @@ std::string model_name(const std::string& text) { return text.substr(0, text.fin
 
 void check_sequence(const ModelSettings& m, std::int64_t seq) {
   if (m.fixed_seq && seq != m.seq)
-    throw ConfigError("[seq] " + std::to_string(seq) + " is not the length " + std::to_string(m.seq) + " that " + m.file +
-                      " was exported for; leave seq out, or export it again with --seq " + std::to_string(seq));
+    throw ConfigError("[seq] " + std::to_string(seq) + " is not the length " + std::to_string(m.seq) + " that " +
+                      m.file + " was exported for; leave seq out, or export it again with --seq " +
+                      std::to_string(seq));
   if (m.positions == 0 || seq <= m.positions) return;
   throw ConfigError("[seq] " + std::to_string(seq) + " is more than the model's " + std::to_string(m.positions) +
                     " positions; use at most " + std::to_string(m.positions) +

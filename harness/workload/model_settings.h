@@ -23,12 +23,12 @@ struct ModelSettings {
   double rotary_pct = 0.25;                                 // gpt-neox
   bool parallel_residual = true;                            // gpt-neox
   std::int64_t relative_buckets = 32, relative_span = 128;  // t5: of distances; from where on they share the last
-  std::string frozen;   // parameters that do not train: patterns of names with '*', joined by '+'
+  std::string frozen;  // parameters that do not train: patterns of names with '*', joined by '+'
   // family graph: what torch.export wrote (exported_model.h).
   std::string file, fingerprint;
   std::int64_t batch = 0;  // that it was exported for; 0: any
   bool fixed_seq = false;  // it was exported for `seq` alone
-  std::string ignored;  // what a published configuration has and these models do not apply, joined by '+'
+  std::string ignored;     // what a published configuration has and these models do not apply, joined by '+'
   fsdp::Dtype buffer_dtype = fsdp::Dtype::kFloat32;  // of rotary tables, which all blocks share
 
   std::int64_t head_size() const { return head_dim > 0 ? head_dim : dim / heads; }
@@ -39,8 +39,8 @@ struct ModelSettings {
 std::vector<std::string> model_presets();
 
 // `model` setting + `set` overrides ("layers=8,dim=512") -> settings. The model is a preset, the path of a Hugging Face
-// config.json or of a .pt2, or what model_text() made. Throws fsdp::ConfigError naming the key (and the file) and what is allowed
-// (unknown key, not an integer, dim not divisible by heads, heads not by kv_heads, non-positive, ...).
+// config.json or of a .pt2, or what model_text() made. Throws fsdp::ConfigError naming the key (and the file) and what
+// is allowed (unknown key, not an integer, dim not divisible by heads, heads not by kv_heads, non-positive, ...).
 ModelSettings resolve_model(const std::string& model, const std::string& overrides);
 
 // A preset's name as it is; the path of a config.json as "NAME{family=...,layers=...}", which says the whole content:

@@ -117,6 +117,20 @@ class Trainer::Impl {
     if (tensors_ != nullptr)
       throw fsdp::ConfigError("[state] is saved and loaded in host memory alone; use device cpu");
   }
+  void backward(const at::Tensor& loss) {
+    try {
+      if (micro_batches_.count == 1)
+        loss.backward();
+      else
+        loss.backward(at::full({}, 1.0 / micro_batches_.count, loss.options().requires_grad(false)));
+    } catch (const c10::NotImplementedError& e) {  // of somebody's exported model, on tensors without memory
+      const std::string what = e.what_without_backtrace();
+      throw fsdp::ConfigError(
+          "[model] " + what.substr(0, what.find(':', what.find("::") + 2)) +
+          " in backward has no kernel for tensors without memory; it cannot be predicted, run it with "
+          "--device cpu");
+    }
+  }
   at::Tensor loss_of(const Batch& batch) {
     if (batch.graph.empty()) return fsdp::ops::cross_entropy((*model_)(batch.inputs), batch.targets);
     at::Tensor loss = std::move((*model_)(batch.graph).front());
@@ -130,10 +144,7 @@ class Trainer::Impl {
     if (!loss.is_cpu() && !loss.is_meta()) losses_.push_back(loss.detach());
     device_.compute_context({fsdp::SpanKind::kCompute, fsdp::kNoUnit, fsdp::Pass::kBackward, 0});
     meter_.set_context({fsdp::kNoUnit, fsdp::Pass::kBackward});
-    if (micro_batches_.count == 1)
-      loss.backward();
-    else
-      loss.backward(at::full({}, 1.0 / micro_batches_.count, loss.options().requires_grad(false)));
+    backward(loss);
     loss.reset();
     sharded_.scheduler().end_backward();
     return value;

@@ -14,6 +14,7 @@
 #include "harness/workload/describe.h"
 #include "harness/workload/exported_archive.h"
 #include "harness/workload/model_settings.h"
+#include "tests/testing/test_data.h"
 
 namespace harness {
 namespace {
@@ -22,7 +23,7 @@ using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string exported(const std::string& name) { return std::string(SHARDSCOPE_TEST_DATA) + "/exported/" + name + ".pt2"; }
+std::string exported(const std::string& name) { return testing_support::test_data() + "/exported/" + name + ".pt2"; }
 
 std::string bytes_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -69,7 +70,8 @@ json& first_node(json& document) { return document["graph_module"]["graph"]["nod
 
 std::vector<std::string> unit_names(const fsdp::ModuleTree& tree, const std::string& wrap) {
   std::vector<std::string> names;
-  for (const fsdp::UnitSpec& u : fsdp::make_unit_plan(tree, fsdp::parse_wrap(wrap, {}), {}).units) names.push_back(u.name);
+  for (const fsdp::UnitSpec& u : fsdp::make_unit_plan(tree, fsdp::parse_wrap(wrap, {}), {}).units)
+    names.push_back(u.name);
   return names;
 }
 
@@ -131,7 +133,8 @@ TEST(ExportedModel, AModuleWhoseParameterIsReadElsewhereIsNoUnit) {
     unit_names(m->tree, "class:inner");
     FAIL() << "was made a unit";
   } catch (const fsdp::ConfigError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("inner (Linear) cannot be a unit: it is never called, and inner.weight is read outside"));
+    EXPECT_THAT(e.what(),
+                HasSubstr("inner (Linear) cannot be a unit: it is never called, and inner.weight is read outside"));
   }
   EXPECT_THAT(unit_names(m->tree, "class:outer"), ElementsAre("root", "outer"));
 }
@@ -190,11 +193,15 @@ TEST(ExportedModel, AnotherSchemaIsNamed) {
 TEST(ExportedModel, WhatIsNotRunIsNamed) {
   EXPECT_THAT(error_of_texts(changed([](json& d) { first_node(d)["target"] = "torch.ops.higher_order.cond"; })),
               HasSubstr("torch.ops.higher_order.cond is no operator"));
-  EXPECT_THAT(error_of_texts(changed([](json& d) { first_node(d)["inputs"][0]["arg"] = {{"as_graph", json::object()}}; })),
+  EXPECT_THAT(error_of_texts(changed([](json& d) {
+                first_node(d)["inputs"][0]["arg"] = {{"as_graph", json::object()}};
+              })),
               HasSubstr("takes an argument of kind as_graph"));
-  EXPECT_THAT(error_of_texts(changed([](json& d) { first_node(d)["inputs"][0]["arg"]["as_tensor"]["name"] = "nobody"; })),
-              HasSubstr("the value nobody is read before it is made"));
-  EXPECT_THAT(error_of_texts(changed([](json& d) { d.erase("graph_module"); })), HasSubstr("is not as torch.export writes it"));
+  EXPECT_THAT(
+      error_of_texts(changed([](json& d) { first_node(d)["inputs"][0]["arg"]["as_tensor"]["name"] = "nobody"; })),
+      HasSubstr("the value nobody is read before it is made"));
+  EXPECT_THAT(error_of_texts(changed([](json& d) { d.erase("graph_module"); })),
+              HasSubstr("is not as torch.export writes it"));
   EXPECT_THAT(error_of_texts(changed([](json& d) { d["graph_module"]["graph"]["nodes"] = 3; })),
               HasSubstr("is not as torch.export writes it"));
 }

@@ -6,6 +6,7 @@ class, parameters that share one tensor, what the inputs are.
 import argparse
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -134,7 +135,19 @@ def shorten(meta):
     frames = [l.strip() for l in (meta.get("stack_trace") or "").splitlines() if l.strip().startswith("File ")]
     library = os.path.dirname(sys.modules["torch"].__file__)
     frames = [f for f in frames if library not in f] or frames
-    meta["stack_trace"] = frames[-1] if frames else ""
+    meta["stack_trace"] = readable(frames[-1]) if frames else ""
+
+
+def readable(frame):
+    """'File "/a/site-packages/b/c.py", line 3, in forward' -> 'b/c.py:3, in forward'."""
+    found = re.match(r'File "(.*)", line (\d+)(.*)', frame)
+    if not found:
+        return frame
+    file, line, rest = found.groups()
+    _, packages, inside = file.partition("site-packages" + os.sep)
+    if not packages:
+        inside = os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else os.path.basename(file)
+    return f"{inside}:{line}{rest}"
 
 
 def any_meta(module):
