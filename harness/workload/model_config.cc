@@ -13,6 +13,11 @@ namespace {
 using fsdp::ConfigError;
 using nlohmann::json;
 
+// What these families do not have, torch.export has.
+std::string export_command(const std::string& path) {
+  return "; any model of transformers can be exported: shardscope export --hf " + path + " -o model.pt2 --no-weights";
+}
+
 // The file's keys, with errors that name file and key.
 class Config {
  public:
@@ -47,23 +52,25 @@ class Config {
   }
   // What the models here have; anything else is refused.
   void must_be(const char* key, bool value) const {
-    if (flag(key, value) != value) fail(key, std::string("must be ") + (value ? "true" : "false"), *find(key));
+    if (flag(key, value) != value)
+      fail(key, std::string("must be ") + (value ? "true" : "false"), *find(key), export_command(path_));
   }
   void must_be(const char* key, const std::vector<std::string>& words) const {
     const std::string have = word(key, words.front());
     if (std::find(words.begin(), words.end(), have) != words.end()) return;
     std::string allowed;
     for (const std::string& w : words) allowed += (allowed.empty() ? "" : ", ") + w;
-    fail(key, "is not supported; supported: " + allowed, *find(key));
+    fail(key, "is not supported; supported: " + allowed, *find(key), export_command(path_));
   }
   // Null counts as absent.
   const json* find(const char* key) const {
     const auto at = document_.find(key);
     return at == document_.end() || at->is_null() ? nullptr : &*at;
   }
-  [[noreturn]] void fail(const std::string& key, const std::string& what, const json& value = nullptr) const {
+  [[noreturn]] void fail(const std::string& key, const std::string& what, const json& value = nullptr,
+                         const std::string& remedy = "") const {
     const std::string have = value.is_null() ? "" : " (" + value.dump() + ")";
-    throw ConfigError("[model] " + path_ + ": key " + key + have + " " + what);
+    throw ConfigError("[model] " + path_ + ": key " + key + have + " " + what + remedy);
   }
 
  private:
@@ -191,7 +198,7 @@ const Architecture& architecture_of(const json& document, const std::string& pat
   for (const Architecture& a : kArchitectures)
     if (name == a.name) return a;
   throw ConfigError("[model] " + path + ": key architectures names " + name +
-                    ", which is not supported; supported: " + supported);
+                    ", which is not supported; supported: " + supported + export_command(path));
 }
 
 // "[set] heads=..." of a check, as an error of the file.

@@ -155,7 +155,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"llama", R"({"architectures": ["BertForMaskedLM"]})",
                   "names BertForMaskedLM, which is not supported; supported: LlamaForCausalLM, MistralForCausalLM, "
                   "Qwen2ForCausalLM, Qwen3ForCausalLM, GPTNeoXForCausalLM, GPT2LMHeadModel, "
-                  "T5ForConditionalGeneration"}));
+                  "T5ForConditionalGeneration; any model of transformers can be exported: shardscope export --hf "
+                  "models/x.json -o model.pt2"},
+        BadConfig{"llama", R"({"mlp_bias": true})", "must be false; any model of transformers can be exported"}));
 
 TEST(ModelConfig, WhatIsNoConfigurationIsRefused) {
   for (const auto& [text, says] : {std::pair{"{\"a\": ", "is not JSON"}, std::pair{"[1]", "is not a JSON object"}}) {
