@@ -181,7 +181,7 @@ TEST(ExportedModel, FlippedBytesAreNoCrash) {
     std::string bytes = whole;
     bytes[seed * 7919 % bytes.size()] = static_cast<char>(bytes[seed * 7919 % bytes.size()] ^ (1 << seed % 8));
     const std::string error = error_of(write("flipped.pt2", bytes));
-    if (!error.empty()) EXPECT_THAT(error, HasSubstr("[model] "));
+    EXPECT_TRUE(error.empty() || error.starts_with("[model] ")) << seed << ": " << error;
   }
 }
 
