@@ -366,7 +366,15 @@ class Advisor {
 
 CaseSettings settings_of(const CaseRecord& c) {
   FileTexts files(c.files);
-  return settings_from(c.settings, files);
+  CaseSettings out;
+  for (const auto& [name, text] : c.settings) {
+    try {
+      apply_setting(out, name, text, files);
+    } catch (const fsdp::ConfigError&) {
+      if (setting_row(name).only != DeviceKind::kVirtual) throw;
+    }
+  }
+  return out;
 }
 
 std::string label_of(const CaseRecord& c) {

@@ -50,7 +50,8 @@ std::vector<Recommendation> recommend(const std::vector<CaseRecord>& cases, cons
 Recommendation recommend_among(const std::vector<CaseRecord>& cases, const std::vector<std::size_t>& members,
                                const RecommendOptions& options);
 
-// The settings that a record was run with.
+// Returns the settings that a record was run with. A setting that only a prediction reads (a preset of another version)
+// stands at its default when it cannot be read, because no policy rests on it; any other throws fsdp::ConfigError.
 CaseSettings settings_of(const CaseRecord& c);
 // "wrap=block, backward_prefetch=pre": the sweep's axes, or the policy settings where there are none.
 std::string label_of(const CaseRecord& c);

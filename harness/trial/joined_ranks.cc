@@ -190,7 +190,9 @@ std::unique_ptr<JoinedRanks> RankGathering::gather(fsdp::Nanos deadline, const s
     // Without room for another descriptor its being ready would make this loop spin: it is tried once a tick.
     std::vector<pollfd> sockets = {{full_ ? -1 : listener_.fd.get(), POLLIN, 0}};
     for (const Caller& c : unproven_) sockets.push_back({c.rank.socket.fd(), POLLIN, 0});
-    poll(sockets.data(), sockets.size(), milliseconds_to(deadline, kTick));
+    // poll() fails at once where the process may have fewer descriptors than it is asked about.
+    if (poll(sockets.data(), sockets.size(), milliseconds_to(deadline, kTick)) < 0 && errno != EINTR)
+      fsdp::sleep_until(std::min(deadline, fsdp::steady_now() + kTick));
     hear_all();
     if (full_ || sockets.front().revents != 0) admit();
   }

@@ -25,6 +25,8 @@ int main(int argc, char** argv) {
     harness::CaseRecord r;
     r.id = "case-" + std::to_string(step);
     r.settings = harness::all_settings(c);
+    for (auto& [name, value] : r.settings)
+      if (name == "hardware") value = text;  // a preset of another version, or nothing that was ever one
     r.axes = {{"wrap", wrap == "root" ? "root" + text : wrap}, {"hardware", text}};
     r.status = wrap == "root" ? harness::Status::kNearOom : harness::Status::kOk;
     r.reason = r.peak_cause = r.environment["host"] = text;

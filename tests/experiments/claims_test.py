@@ -249,7 +249,14 @@ class Predicted(Rows):
         self.assertIn("below 2x", found.text)
 
     def test_no_cliff_fails(self):
-        self.fails(claims.predicted_7b(self.rows(10.4)))
+        self.fails(claims.predicted_7b(self.rows(11)))
+
+    def test_a_small_cliff_differs_only_where_the_network_is_hidden(self):
+        rows = self.rows(11)
+        rows[-1] = case(rows[-1].axes, 11, [step(compute=8, overlapped=2, **{BWD: 1})])
+        found = claims.predicted_7b(rows)
+        self.assertEqual(found.verdict, claims.DIFFERS)
+        self.assertIn("67% of the time on the network lies under computation", found.text)
 
     def test_no_boundary_fails(self):
         self.fails(claims.predicted_7b(self.rows(20, coarse_fits=True)))

@@ -39,6 +39,14 @@ OUTSIDE = """(() => [...document.querySelectorAll('.chart svg')].flatMap((svg) =
 
 
 # Tables of any case that are wider than what holds them.
+TOO_WIDE = """(() => [...document.querySelector('#case select').options].filter((o, at) => at %% %d === 0).map((o) => o.value).flatMap((i) => {
+  const pick = document.querySelector('#case select');
+  pick.value = i;
+  pick.dispatchEvent(new Event('change'));
+  return [...document.querySelectorAll('#case table, #case dl, #case p')]
+    .filter((t) => !t.closest('.scroll') && t.getBoundingClientRect().right > t.parentElement.getBoundingClientRect().right + 1)
+    .map((t) => i + ': ' + (t.caption || t).textContent.slice(0, 60));
+}).slice(0, 10))()"""
 
 
 class ReportPage(unittest.TestCase):
@@ -81,6 +89,13 @@ class ReportPage(unittest.TestCase):
                     tab = self.tab(name, width)
                     self.assertEqual(tab.run(OVERLAPS), [])
                     self.assertEqual(tab.run(OUTSIDE), [])
+
+    def test_tables_of_a_case_stay_in_its_card(self):
+        for name in ("forty", "eight", "hostile"):
+            for width in (500, 1024, 1440):
+                with self.subTest(page=name, width=width):
+                    every = 1 if width == 1024 else 5   # where the card is narrowest beside its table, every case
+                    self.assertEqual(self.tab(name, width).run(TOO_WIDE % every), [])
 
     def test_hostile_names_stay_text(self):
         tab = self.tab("hostile")

@@ -44,6 +44,7 @@ class JoinedTrial : public testing::Test {
   RankPlace place(int rank, int world) const {
     RankPlace p{"torchrun", rank, world, rank, world, "127.0.0.1", 29'999};
     p.store_is_served = true;
+    p.run = "join_test " + std::to_string(getpid());  // the port follows from it, and tests run beside each other
     return p;
   }
   Ended take_part(const RankPlace& p, const CaseSettings& settings) const {
