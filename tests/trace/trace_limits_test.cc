@@ -82,6 +82,7 @@ struct Shape {
   Made text;
   Convention convention = Convention::kExclusive;
 };
+void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }  // in names of tests
 
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
