@@ -32,8 +32,10 @@ class ShardedModel::Impl {
       last->set_hooks(&hooks_.back());
     }
     hooked_ = modules;
+    name_unit_of_parameters(true);
   }
   ~Impl() {
+    name_unit_of_parameters(false);
     for (Module* m : hooked_) m->set_hooks(nullptr);
     if (meter_ != nullptr) meter_->set_unit_namer(nullptr, nullptr);
   }
@@ -44,6 +46,11 @@ class ShardedModel::Impl {
   Scheduler& scheduler() { return scheduler_; }
 
  private:
+  void name_unit_of_parameters(bool held) {
+    for (UnitId u = 0; u < units_.count(); ++u)
+      for (const auto& p : units_.at(u).parameters) p->unit = held ? units_.at(u).spec.name : "";
+  }
+
   // Stands in the graph for "the unit's parameters are there". It has no inputs: the shard's gradient is made by the
   // reduction, not by autograd. Created before the unit's operators, it runs after all of theirs and before those of
   // what ran earlier.

@@ -9,7 +9,32 @@
 
 namespace fsdp {
 
+namespace {
+
+[[noreturn]] void throw_unread(const Parameter& p) {
+  const std::string name = "[" + (p.name.empty() ? "a parameter without a name" : p.name) + "] ";
+  if (p.unit.empty())
+    throw Error(name + "is read and has no value; shard the model, or set the value, before the model is called");
+  throw Error(name + "is read while its unit " + p.unit +
+              " is sharded, because none of the unit's modules is in its forward; call the unit's first module through "
+              "its call operator, or put the module that reads it into the same unit");
+}
+
+// In the words of a module: where, and of tensors without memory, why.
+[[noreturn]] void throw_of_module(const std::string& path, const std::string& type, const c10::Error& e) {
+  std::string what = e.what_without_backtrace();
+  what = what.substr(0, what.find('\n'));
+  const bool no_values = what.find("meta") != std::string::npos || what.find("Meta") != std::string::npos;
+  const std::string where = "[" + (path.empty() ? "the model" : path) + "] " + type + ": ";
+  throw Error(no_values ? where + "needs the values of a tensor that has none (device meta, as in the virtual world): " +
+                              what + "; let no shape and no branch depend on values, or use real tensors (--device cpu)"
+                        : where + what);
+}
+
+}  // namespace
+
 at::Tensor Parameter::read() {
+  if (!value.defined()) throw_unread(*this);
   if (owners == 1) return value;
   if (readers_.empty()) readers_ = ops::fork(value, owners);
   at::Tensor mine = std::move(readers_.back());
@@ -19,9 +44,21 @@ at::Tensor Parameter::read() {
 
 Tensors Module::operator()(Tensors inputs) {
   if (hooks_ != nullptr) hooks_->before_forward(*this, inputs);
-  Tensors outputs = checkpointed_ ? checkpoint(*this, std::move(inputs)) : forward(std::move(inputs));
+  Tensors outputs = checkpointed_ ? checkpoint(*this, std::move(inputs)) : run(std::move(inputs));
   if (hooks_ != nullptr) hooks_->after_forward(*this, outputs);
   return outputs;
+}
+
+Tensors Module::run(Tensors inputs) {
+  try {
+    return forward(std::move(inputs));
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::DistError&) {
+    throw;
+  } catch (const c10::Error& e) {
+    throw_of_module(path_, type_, e);
+  }
 }
 
 at::Tensor Module::operator()(at::Tensor input) {

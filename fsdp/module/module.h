@@ -25,9 +25,11 @@ struct Parameter {
   std::int32_t index = -1;  // position in the counter-based initialisation, after name_modules()
   int owners = 1;           // modules that hold it
   bool trainable = true;    // false: frozen; set before the model is sharded
+  std::string unit;         // name of the unit that holds it, of a sharded model
   at::Tensor value;         // set while its unit is unsharded
 
-  // What a module computes with: the value, or this owner's reader of it. Every owner asks once per forward.
+  // What a module computes with: the value, or this owner's reader of it. Every owner asks once per forward. Throws
+  // Error, with parameter and unit, where there is no value.
   at::Tensor read();
   void set(at::Tensor v) { readers_.clear(), value = std::move(v); }
 
@@ -53,7 +55,8 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // Inputs are taken over, so that a tensor that only the callee reads dies there.
+  // Inputs are taken over, so that a tensor that only the callee reads dies there. What PyTorch throws becomes an Error
+  // that begins with the path of the innermost module.
   Tensors operator()(Tensors inputs);
   at::Tensor operator()(at::Tensor input);  // one in, one out
 
@@ -73,7 +76,7 @@ class Module {
   // ends here stay outside.
   void set_checkpointed(bool on) { checkpointed_ = on; }
   // The computation alone, without hooks and checkpointing.
-  Tensors compute(Tensors inputs) { return forward(std::move(inputs)); }
+  Tensors compute(Tensors inputs) { return run(std::move(inputs)); }
 
  protected:
   virtual Tensors forward(Tensors inputs) = 0;
@@ -89,6 +92,7 @@ class Module {
   Parameter& share_parameter(const std::string& name, std::shared_ptr<Parameter> existing);
 
  private:
+  Tensors run(Tensors inputs);
   friend void name_modules(Module& root);
   std::string type_;
   std::string path_;

@@ -22,7 +22,7 @@ void Scheduler::begin_step() {
   s_->pass = Pass::kNone;
   s_->active.clear();
   s_->sync = GradientSync::kFull;
-  for (auto& u : s_->units) u.forwards = 0, u.in_backward = false, u.reduced = false;
+  for (auto& u : s_->units) u.forwards = 0, u.in_backward = false, u.reduced = false, u.entered = false;
   s_->wait(Lane::kAllGather, s_->optimizer_done);
   s_->enter(Pass::kForward);
   s_->resume_compute();
@@ -34,6 +34,7 @@ void Scheduler::pre_forward(UnitId u) {
   State& s = *s_;
   s.device.host_context();
   auto& unit = s.at(u);
+  unit.entered = true;
   if (s.pass == Pass::kBackward) {  // recompute of a checkpointed region: gathers if it must, changes nothing else
     s.gather(u, false);
     s.make_ready(u);
@@ -109,6 +110,7 @@ void Scheduler::end_backward() {
   s.enter(Pass::kBackward);
   for (UnitId u = 0; u < static_cast<UnitId>(s.units.size()); ++u)
     if (!s.at(u).reduced && s.sync != GradientSync::kNone && s.at(u).traits.trains) {
+      s.tell_never_entered(s.at(u));
       s.at(u).forwards = 0;
       post_backward(u);  // zeros: every rank reduces every unit, whatever ran
     }
@@ -124,6 +126,7 @@ void Scheduler::end_backward() {
   s.await_replicas();
   for (UnitId u = 0; u < static_cast<UnitId>(s.units.size()); ++u) {
     s.at(u).reduced = false, s.at(u).forwards = 0;
+    if (s.sync != GradientSync::kNone) s.at(u).entered = false;
     s.drop_group_shard(u);  // of a unit without a backward: the optimizer makes it stale
   }
   s.pass = Pass::kNone;

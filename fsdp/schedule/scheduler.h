@@ -65,6 +65,7 @@ struct UnitTraits {
   // false: stays gathered between micro-batches that are not reduced, as FSDP1 does under SHARD_GRAD_OP
   bool frees_without_sync = true;
   bool all_reduces = false;        // no_shard: the gradients are all-reduced
+  bool packs = true;               // false: reduced in place, a slot counts and holds nothing
   bool reduces = true;             // false: nothing trainable, or alone in its group without need for a collective
   bool replicates = false;         // hybrid: the sharded gradient is all-reduced across shard groups
   bool keeps_group_sum = false;    // hybrid: a group's sum is of another type than the sharded gradient

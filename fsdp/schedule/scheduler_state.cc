@@ -89,6 +89,13 @@ void Scheduler::State::tell_mistargets() {
                      " pass were freed unused, because other units ran first; name the units in the order they run");
 }
 
+void Scheduler::State::tell_never_entered(Unit& unit) {
+  if (unit.entered || std::exchange(unit.told_unused, true)) return;
+  warnings.push_back("unit " + unit.traits.name +
+                     " was not entered by the forward of a step: its gradients are reduced as zeros; call its modules "
+                     "through their call operator, or freeze what is not used");
+}
+
 void Scheduler::State::changed(const std::string& what) {
   ++stats.order_changes;
   warnings.push_back("order changed: " + what + "; gathered on demand, the order is recorded anew");

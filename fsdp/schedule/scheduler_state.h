@@ -23,6 +23,8 @@ struct Scheduler::State {
     int forwards = 0;         // forwards of this step whose backward is still to come
     bool in_backward = false;
     bool reduced = false;  // in this micro-batch
+    bool entered = false;  // since the last reduction
+    bool told_unused = false;
     bool has_gradient = false;
     bool has_group_shard = false;
   };
@@ -61,6 +63,7 @@ struct Scheduler::State {
   void enter(Pass p);
   void leave();
   void changed(const std::string& what);
+  void tell_never_entered(Unit& unit);  // once for each
   void tell_mistargets();  // once per pass of a given order
   void visit(UnitId u);
 

@@ -269,6 +269,7 @@ UnitTraits unit_traits(const UnitSpec& unit, const UnitBytes& bytes, int world) 
       unit.options.layout == Layout::kPerParameter || (frees && unit.options.reshard_after_forward.value_or(true));
   t.keeps_group_shard = bytes.group_shard > 0;
   t.all_reduces = ranks == 1;
+  t.packs = bytes.reduce > 0;
   t.reduces = world > 1;
   t.replicates = replicates(unit, world);
   t.keeps_group_sum = bytes.group_sum > 0;

@@ -236,13 +236,20 @@ TEST(ModuleShapes, UnusedUnitsAreReducedAsZeros) {
   in_every_layout(s, [](const Shape& c) {
     const Result r = sharded(c);
     EXPECT_EQ(r.gradients, unsharded(c));
+    EXPECT_THAT(r.warnings, testing::ElementsAre(AllOf(HasSubstr("unit linear1 was not entered"), HasSubstr("zeros"))));
     if (c.unit.strategy == Strategy::kFullShard) {
       EXPECT_EQ(r.second_step.reduce_scatters, 3) << r.order;
     }
   });
   s.orders = {{0, 2}, {0, 1, 2}};  // used in the second micro-batch only: case C19
   s.unit.param_dtype = fsdp::Dtype::kFloat32;
-  in_every_layout(s, [](const Shape& c) { EXPECT_EQ(sharded(c).gradients, unsharded(c)); });
+  in_every_layout(s, [](const Shape& c) {
+    const Result r = sharded(c);
+    EXPECT_EQ(r.gradients, unsharded(c));
+    EXPECT_THAT(r.warnings, testing::Each(testing::Not(HasSubstr("was not entered"))));
+  });
+  s.orders = {{0, 1, 2}, {0, 2}};  // in the first only: what was accumulated is reduced
+  EXPECT_THAT(sharded(s).warnings, testing::Each(testing::Not(HasSubstr("was not entered"))));
 }
 
 TEST(ModuleShapes, HalfPrecisionGradientsOfMicroBatchesMeetInTheReduceType) {  // case C19
