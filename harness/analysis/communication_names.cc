@@ -74,7 +74,7 @@ CommunicationName communication_name(std::string_view kernel) {
                                      "moe_comm",
                                      "vllm::cross_device",
                                      "ncclsym"}) ||
-                       text.starts_with("ccl::") || text.starts_with("hccl");
+                       text.starts_with("ccl::") || text.starts_with("gloo:") || text.starts_with("hccl");
   if (collective || library) {
     const bool fused = any_of(text, {"gemm", "matmul", "_mm_", "attention", "flash_fwd", "flash_bwd", "conv2d"});
     return fused ? CommunicationName::kHint : CommunicationName::kOther;

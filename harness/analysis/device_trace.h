@@ -45,6 +45,7 @@ struct DeviceOp {
   bool emulated = false;                                         // one of our emulated collectives
   bool annotated_copy = false;                                   // a kernel that an FSDP annotation makes a copy
   bool other_library = false;  // communication that is not called after NCCL or its kin: other tools do not see it
+  bool on_host = false;  // the host itself did it (host_lanes.h): it had not run ahead, and waited for what was exposed
   bool looks_like_communication = false;  // by name, but it computes too, or the name only hints: left in its class
   std::int32_t range = -1;  // copies that are a collective: the annotation they were launched in; one range is one
 };

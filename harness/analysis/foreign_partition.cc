@@ -124,7 +124,7 @@ void ForeignSweep::add(const DeviceOp& op) {
   const unsigned bit = bit_of(op);
   ++running_[bit_index(bit)];
   endings_.push({op.end, op.begin, passed_, op.name, op.shape, op.unit, op.pass, op.collective, bit});
-  if (bit & kRunsModel) savings_.model(op.begin, op.launch_begin);
+  if (bit & kRunsModel) savings_.model(op.begin, op.on_host ? kNoTime : op.launch_begin);
   if (bit == kRunsCompute && op.unit != fsdp::kNoUnit) unit_row(op).compute_ns += op.end - op.begin;
   if (bit & kRunsAnyCommunication) begin_communication(op);
 }

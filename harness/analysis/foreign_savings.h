@@ -1,6 +1,7 @@
 // The same question for traces made elsewhere, where no waits are known: an upper bound, in one pass. Of the time
 // exposed to a collective before the next model operation, what lies after that operation's launch call began could be
-// saved; what lies before it the host would have cost anyway.
+// saved; what lies before it the host would have cost anyway. Where the host itself computes (host_lanes.h) it waits
+// for what is exposed: all of that could be saved.
 #pragma once
 #include <functional>
 #include <vector>

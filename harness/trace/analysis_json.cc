@@ -197,7 +197,7 @@ Json row_json(const RowAnalysis& row, Convention c, const FileAnalysis& file) {
   Json j;
   j["file"] = row.file;
   j["rank"] = or_null(row.rank);
-  j["device"] = file.facts.source == TraceSource::kShardscope ? Json(nullptr) : Json(row.device);
+  j["device"] = row.device < 0 || file.facts.source == TraceSource::kShardscope ? Json(nullptr) : Json(row.device);
   j["operations"] = p.whole.operations;
   j["kernels"] = p.counts.kernels;
   j["memcpys"] = p.counts.memcpys;
@@ -273,6 +273,7 @@ Json file_json(const FileAnalysis& f) {
   j["backend"] = text_or_null(printable(facts.backend));
   j["events"] = facts.events;
   j["text_bytes"] = facts.text_bytes;
+  j["host_lanes"] = facts.host_lanes;
   j["device_operations"] = f.operations;
   j["truncated"] = facts.defects.truncated;
   j["lost_events"] = facts.defects.lost_events;

@@ -211,7 +211,9 @@ std::string file_text(const FileAnalysis& f) {
   const TraceFacts& x = f.facts;
   std::string out = printable(x.path) + ": " + std::string(name_of(x.source)) + ", " + std::to_string(x.events) +
                     " events, " + std::to_string(f.operations) +
-                    (x.source == TraceSource::kShardscope ? " spans" : " device operations");
+                    (x.source == TraceSource::kShardscope ? " spans"
+                     : x.host_lanes                       ? " operators and transfers of the host"
+                                                          : " device operations");
   if (f.rank) out += ", rank " + std::to_string(*f.rank) + (x.world ? " of " + std::to_string(*x.world) : "");
   if (f.rank_from != "file" && f.rank_from != "unknown") out += " (by " + f.rank_from + ")";
   out += "\n";
@@ -278,7 +280,9 @@ std::string to_text(const TraceAnalysis& a) {
         out += "\nrank " + std::to_string(r.rank.value_or(0)) + "\n";
       } else {
         out += "\n" + (r.several_processes ? "process " + std::to_string(r.process) + ", " : std::string()) +
-               "device " + std::to_string(r.device) + ": " + std::to_string(r.partition.counts.kernels) + " kernels, " +
+               (r.device < 0 ? "CPU" : "device " + std::to_string(r.device)) + ": " +
+               std::to_string(r.partition.counts.kernels) +
+               (r.device < 0 ? " operators and transfers, " : " kernels, ") +
                std::to_string(r.partition.counts.communication) + " collectives, " +
                std::to_string(r.partition.counts.memcpys + r.partition.counts.memsets) + " copies, span " +
                micros(r.partition.whole.partition.end - r.partition.whole.partition.begin) + " us\n";

@@ -106,6 +106,11 @@ class Analyzer {
 
   void foreign_rows(Loaded& l, std::size_t file) {
     ForeignTrace& t = l.trace;
+    if (t.facts.host_lanes && options_.convention != Convention::kExclusive) {
+      throw fsdp::ConfigError(
+          "[" + t.facts.path +
+          "] holds no device, and those tools count a device's kernels; use --convention exclusive");
+    }
     std::vector<std::size_t> order(t.rows().size());
     for (std::size_t r = 0; r < order.size(); ++r) order[r] = r;
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -218,9 +223,9 @@ class Analyzer {
   }
 
   std::string row_label(const RowAnalysis& row) const {
-    std::string label = row.rank ? "rank " + std::to_string(*row.rank) + ", device " : "device ";
-    if (row.several_processes) label = "process " + std::to_string(row.process) + ", device ";
-    return label + std::to_string(row.device);
+    std::string label = row.rank ? "rank " + std::to_string(*row.rank) + ", " : "";
+    if (row.several_processes) label = "process " + std::to_string(row.process) + ", ";
+    return label + (row.device < 0 ? "CPU" : "device " + std::to_string(row.device));
   }
 
   static std::optional<double> overlap_of(const ForeignStep& s) {
@@ -279,6 +284,12 @@ class Analyzer {
     if (f.operations == 0) {
       f.issued = issued_collectives(l.trace.annotations());
       return no_device(facts.path, f);
+    }
+    if (facts.host_lanes) {
+      f.issued = issued_collectives(l.trace.annotations());
+      message(facts.path,
+              "no device in this trace: operators of the host stand for compute, Gloo's ranges for communication in "
+              "flight");
     }
     judge_communication(i);
     if (facts.several_processes) {

@@ -34,7 +34,6 @@ bool begins_event(const char* p, const char* end) {
 
 // Of host operators and Python functions the calls of collectives and of modules matter.
 bool is_host_call(std::string_view t) { return t == "cpu_op" || t == "Operator" || t == "python_function"; }
-bool call_matters(std::string_view name) { return name.starts_with("c10d::") || name.starts_with(kModuleCall); }
 
 EventCategory foreign_category(std::string_view t) {
   switch (t.size()) {
@@ -98,6 +97,19 @@ EventCategory category_of(std::string_view t) {
   if (is_known(t)) return EventCategory::kOther;
   const bool own = std::find(kSpanKinds.begin(), kSpanKinds.end(), t) != kSpanKinds.end();
   return own ? EventCategory::kSpan : EventCategory::kUnknown;
+}
+
+bool is_operator(std::string_view name) {
+  if (name.find("::") == std::string_view::npos || name.find('(') != std::string_view::npos) return false;
+  for (const std::string_view other : {"autograd::", "torch::autograd::", "c10d::", "profiler::"}) {
+    if (name.starts_with(other)) return false;
+  }
+  return true;
+}
+
+EventCategory EventReader::call_category(std::string_view name) const {
+  if (name.starts_with("c10d::") || name.starts_with(kModuleCall)) return EventCategory::kAnnotation;
+  return operators_ && is_operator(name) ? EventCategory::kOperator : EventCategory::kOther;
 }
 
 bool names_a_device(std::string_view category) {
@@ -424,8 +436,8 @@ Scan EventReader::parse_event(JsonCursor& c, RawEvent& e) const {
           e.category = category_of(e.category_text);
           host_call = e.category == EventCategory::kOther && is_host_call(e.category_text);
           if (host_call && e.name.data() != nullptr) {
-            if (!call_matters(e.name)) return skip_to_close(c, 1);
-            e.category = EventCategory::kAnnotation;
+            e.category = call_category(e.name);
+            if (e.category == EventCategory::kOther) return skip_to_close(c, 1);
           } else if (e.category == EventCategory::kOther && !host_call) {
             return skip_to_close(c, 1);
           }
@@ -441,8 +453,8 @@ Scan EventReader::parse_event(JsonCursor& c, RawEvent& e) const {
         if (key == "name") {
           e.name = unquoted(value);
           if (host_call) {
-            if (!call_matters(e.name)) return skip_to_close(c, 1);
-            e.category = EventCategory::kAnnotation;
+            e.category = call_category(e.name);
+            if (e.category == EventCategory::kOther) return skip_to_close(c, 1);
           }
         } else if (key == "args") {
           e.args = value;

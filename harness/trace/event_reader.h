@@ -26,6 +26,7 @@ enum class EventCategory : std::uint8_t {
   kLaunch,      // CUDA runtime and driver calls
   kAnnotation,  // on the host
   kSync,        // pseudo-rows of waits: no device time
+  kOperator,    // of the host, where they were asked for (keep_operators)
   kSpan,        // a slice of our own traces
   kUnknown,     // a slice of a category that nobody here knows, or of none
 };
@@ -51,6 +52,9 @@ class EventReader {
  public:
   explicit EventReader(const std::string& path, std::size_t window = 1 << 20);
 
+  // Before read(): operators of the host are given too.
+  void keep_operators() { operators_ = true; }
+
   // Reads the whole file. Events of category kOther (known, and of no use here) are skipped, unless they have one of
   // the names asked for. Throws fsdp::ConfigError if the text is no trace at all.
   void read(const std::function<void(const RawEvent&)>& on_event);
@@ -72,6 +76,8 @@ class EventReader {
   bool skip_long_value();
   void read_events();
   bool read_event();
+  // What a host operator or Python function of this name is here; kOther: nothing.
+  EventCategory call_category(std::string_view name) const;
   Scan parse_event(JsonCursor& c, RawEvent& e) const;
   bool resynchronise(std::size_t from);
   void note(std::uint64_t offset, const std::string& what);
@@ -85,6 +91,7 @@ class EventReader {
   std::uint64_t base_ = 0;  // offset of window_[0] in the text
   bool ended_ = false;
   int endless_ = 0;
+  bool operators_ = false;
   std::map<std::string, std::string> members_;
   std::size_t other_members_ = 0;  // bytes
   TextDefects defects_;
@@ -93,6 +100,8 @@ class EventReader {
 };
 
 EventCategory category_of(std::string_view text);
+// Operators that compute or copy; not those of autograd, which only hold others, nor the calls of collectives.
+bool is_operator(std::string_view name);
 // Whether a category that is not known is an accelerator's, by its name.
 bool names_a_device(std::string_view category);
 

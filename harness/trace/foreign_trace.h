@@ -73,6 +73,7 @@ struct TraceFacts {
   std::map<std::int64_t, ProcessCalls> processes;
   std::set<std::int64_t> device_pids;  // of processes that had a device open, where the file says
   std::vector<std::string> notes;      // sentences for the user
+  bool host_lanes = false;             // no device: operators and Gloo's ranges stand for it (host_lanes.h)
   bool several_processes = false;      // of one Kineto file: ranks that were merged
   bool partial_annotations = false;
   bool partial = false;  // something of the trace is missing; a note says what

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <map>
 #include <sstream>
 
 #include "fsdp/core/errors.h"
 #include "harness/trace/event_reader.h"
+#include "harness/trace/host_lanes.h"
 
 namespace harness {
 namespace {
@@ -76,10 +78,28 @@ class Reader {
         return span(e);
       case EventCategory::kUnknown:
         return unknown(e);
+      case EventCategory::kOperator:
       case EventCategory::kOther:
         return;
     }
   }
+
+  // The file once more, for its operators.
+  void host_event(const RawEvent& e, HostLanes& lanes) {
+    const bool op = e.category == EventCategory::kOperator;
+    HostLanes::Event h;
+    if ((!op && e.category != EventCategory::kAnnotation) || e.phase != 'X') return;
+    if (times_of(e, h.begin, h.end) != Times::kGood || h.end < h.begin || h.end - h.begin > kLongestOperation) return;
+    unescape_into(e.name);
+    h.name = text_;
+    h.process = id_of(e.pid), h.thread = id_of(e.tid);
+    for_each_member(e.args, [&](std::string_view key, std::string_view value) {
+      if (key == "Input Dims") h.dims = value;
+      if (key == "Input type") h.types = value;
+    });
+    op ? lanes.add_operator(out_.trace, h) : lanes.add_collective(out_.trace, h);
+  }
+  bool over_gloo() const { return gloo_ranges_ > 0; }
 
   bool too_many() const { return too_many_; }
 
@@ -236,6 +256,7 @@ class Reader {
     const std::int64_t process = id_of(e.pid);
     const std::uint32_t thread = out_.trace.thread(process, id_of(e.tid));
     unescape_into(e.name);
+    gloo_ranges_ += text_.starts_with("gloo:");
     if (e.phase == 'B') {
       open_[thread].push_back({text_, begin, process});
     } else if (e.phase == 'E') {
@@ -326,6 +347,7 @@ class Reader {
   std::map<std::uint32_t, std::vector<Open>> open_;
   std::map<fsdp::UnitId, std::string> names_;  // of the units of our own spans
   std::map<fsdp::SpanKind, std::pair<std::int64_t, Nanos>> span_times_;
+  std::int64_t gloo_ranges_ = 0;
   bool too_many_ = false;
 };
 
@@ -367,6 +389,15 @@ OwnRun read_run(const std::map<std::string, std::string>& members) {
   return run;
 }
 
+// No device, and ranks of FSDP over Gloo: the host is what computes and communicates.
+void read_host_lanes(JsonTrace& out, Reader& reader) {
+  HostLanes lanes;
+  EventReader events(out.trace.facts.path);
+  events.keep_operators();
+  events.read([&](const RawEvent& e) { reader.host_event(e, lanes); });
+  lanes.finish(out.trace);
+}
+
 }  // namespace
 
 JsonTrace read_json_trace(const std::string& path) {
@@ -396,6 +427,8 @@ JsonTrace read_json_trace(const std::string& path) {
   } else {
     reader.spans_are_unknown();
     out.own = {};
+    const bool over_gloo = out.trace.rows().empty() && facts.fsdp_annotations > 0 && reader.over_gloo();
+    if (over_gloo && std::filesystem::is_regular_file(path)) read_host_lanes(out, reader);  // a pipe is read once
   }
   out.trace.finish();
   return out;
