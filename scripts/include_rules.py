@@ -54,7 +54,7 @@ TORCH = ["fsdp/module/*", "harness/workload/*", "fsdp/comm/gloo_*", "fsdp/device
          "tests/*"]
 # Torch-free by name although their room may use LibTorch: `shardscope` itself links them.
 TORCH_FREE = ["harness/workload/model_settings*", "harness/workload/describe*", "harness/workload/model_config*", "harness/workload/model_fields*",
-              "harness/workload/model_presets*", "harness/workload/exported*",
+              "harness/workload/model_presets*", "harness/workload/exported*", "harness/workload/python_scripts*",
               "harness/trial/rank_processes*", "harness/trial/rank_link*", "harness/trial/rank_progress*", "harness/trial/rank_watch*"]
 VENDOR = {
     "CUDA": (re.compile(r"^(cuda|cuda_runtime|cuda_runtime_api|driver_types|cuda_fp16|cuda_bf16|cublas.*|nvml)\.h$"), ["*cuda*", "*cupti*"]),

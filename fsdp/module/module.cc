@@ -26,9 +26,10 @@ namespace {
   what = what.substr(0, what.find('\n'));
   const bool no_values = what.find("meta") != std::string::npos || what.find("Meta") != std::string::npos;
   const std::string where = "[" + (path.empty() ? "the model" : path) + "] " + type + ": ";
-  throw Error(no_values ? where + "needs the values of a tensor that has none (device meta, as in the virtual world): " +
-                              what + "; let no shape and no branch depend on values, or use real tensors (--device cpu)"
-                        : where + what);
+  throw Error(
+      no_values ? where + "needs the values of a tensor that has none (device meta, as in the virtual world): " + what +
+                      "; let no shape and no branch depend on values, or use real tensors (--device cpu)"
+                : where + what);
 }
 
 }  // namespace

@@ -103,7 +103,10 @@ SafetensorsReader::SafetensorsReader(std::string path)
         continue;
       }
       if (value.at("dtype") != "F32") refuse(path_, "holds " + value.at("dtype").dump() + ", not F32, in " + name);
-      const auto offsets = value.at("data_offsets").get<std::array<std::int64_t, 2>>();
+      const auto& given = value.at("data_offsets");
+      if (given.size() != 2 || !given[0].is_number_integer() || !given[1].is_number_integer())
+        refuse(path_, "has data_offsets of " + name + " that are not a begin and an end");
+      const auto offsets = given.get<std::array<std::int64_t, 2>>();
       if (offsets[0] < 0 || offsets[1] < offsets[0] || offsets[1] > size)
         refuse(path_, "is cut short: " + name + " is missing");
       if ((offsets[1] - offsets[0]) % static_cast<std::int64_t>(sizeof(float)) != 0)

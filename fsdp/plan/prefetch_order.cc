@@ -7,6 +7,7 @@
 
 #include "fsdp/core/errors.h"
 #include "fsdp/plan/nearest.h"
+#include "fsdp/plan/yaml_text.h"
 
 namespace fsdp {
 namespace {
@@ -47,7 +48,7 @@ class Reader {
   // Undefined: the text is a list of lines.
   YAML::Node map_of(const std::string& text) const {
     try {
-      const YAML::Node root = YAML::Load(text);
+      const YAML::Node root = load_yaml(text, file_);
       if (root.IsMap()) return root;
     } catch (const YAML::Exception&) {  // unit names may hold what YAML reads otherwise
     }

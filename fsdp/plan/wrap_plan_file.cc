@@ -7,6 +7,7 @@
 #include "fsdp/plan/nearest.h"
 #include "fsdp/plan/unit_options.h"
 #include "fsdp/plan/wrap_policy.h"
+#include "fsdp/plan/yaml_text.h"
 
 namespace fsdp {
 namespace {
@@ -33,7 +34,7 @@ class Reader {
   WrapPlan read(const std::string& text) const {
     YAML::Node root;
     try {
-      root = YAML::Load(text);
+      root = load_yaml(text, file_);
     } catch (const YAML::Exception& e) {
       fail(e.mark, "not YAML: " + e.msg + "; put patterns in quotes, as in match: \"*.mlp\"");
     }

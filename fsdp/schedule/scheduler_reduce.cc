@@ -14,8 +14,7 @@ void Scheduler::State::retire_oldest_reduce(SpanKind reason) {
 void Scheduler::State::reduce(UnitId u) {
   Unit& unit = at(u);
   // Without a buffer in the slot it is the earlier reduction that is waited for, not a place.
-  while (free_reduce_slots.empty())
-    retire_oldest_reduce(unit.traits.packs ? SpanKind::kMemoryWait : SpanKind::kWait);
+  while (free_reduce_slots.empty()) retire_oldest_reduce(unit.traits.packs ? SpanKind::kMemoryWait : SpanKind::kWait);
   const int slot = free_reduce_slots.front();
   free_reduce_slots.pop_front();
   note({.verb = Verb::kAcquireReduce, .unit = u, .pass = pass, .slot = slot});

@@ -64,7 +64,7 @@ struct Scheduler::State {
   void leave();
   void changed(const std::string& what);
   void tell_never_entered(Unit& unit);  // once for each
-  void tell_mistargets();  // once per pass of a given order
+  void tell_mistargets();               // once per pass of a given order
   void visit(UnitId u);
 
   // Gathering.

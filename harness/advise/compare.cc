@@ -307,7 +307,7 @@ SideName parse_side(const std::string& text, bool exists_as_given) {
 
 void select_cases(Side& side, const SideName& name) {
   for (const auto& [setting, value] : name.selected) {
-    const auto other = [&](const CaseRecord& c) {
+    const auto other = [&setting = setting, &value = value](const CaseRecord& c) {
       return std::none_of(c.settings.begin(), c.settings.end(),
                           [&](const auto& s) { return s.first == setting && s.second == value; });
     };

@@ -4,6 +4,7 @@
 
 #include "fsdp/core/errors.h"
 #include "fsdp/plan/nearest.h"
+#include "fsdp/plan/yaml_text.h"
 
 namespace harness::cost {
 namespace {
@@ -16,7 +17,7 @@ std::string at_line(const std::string& place, const YAML::Mark& mark) {
 
 YAML::Node parse_yaml(const std::string& text, const std::string& place) {
   try {
-    return YAML::Load(text);
+    return fsdp::load_yaml(text, place);
   } catch (const YAML::Exception& e) {
     throw fsdp::ConfigError(at_line(place, e.mark) + ": [hardware] this is not YAML (" + e.msg +
                             "); close what is open there");

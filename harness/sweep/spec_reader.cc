@@ -10,6 +10,7 @@
 #include "fsdp/core/errors.h"
 #include "fsdp/core/files.h"
 #include "fsdp/core/utf8.h"
+#include "fsdp/plan/yaml_text.h"
 #include "harness/analysis/signed_rank.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/spec.h"
@@ -74,7 +75,7 @@ class SpecReader {
 
   YAML::Node load(const std::string& text) const {
     try {
-      return YAML::Load(text);
+      return fsdp::load_yaml(text, spec_.file);
     } catch (const YAML::Exception& e) {
       throw fsdp::ConfigError(with_place(
           place(e.mark), fmt::format("not YAML: {}; write keys and values as in `wrap: [root, block]`", e.msg)));

@@ -3,10 +3,18 @@
 #include <nlohmann/json.hpp>
 
 #include "fsdp/core/errors.h"
+#include "harness/trial/line_numbers.h"
 
 namespace harness {
 namespace {
 using Json = nlohmann::json;
+
+// What numbers of a line may be. A process is looked at, and ended when it is stopped: no number stands for a group.
+constexpr Range kRanks{0, kMostInt}, kLocalRanks{-1, kMostInt}, kProcesses{0, kMostInt};
+constexpr Range kTicks{0, std::int64_t{1} << 56}, kWaitStatuses{-kMostInt, kMostInt}, kExitCodes{0, 255};
+
+std::int64_t whole(const Json& j, const char* what, Range r) { return whole_number(j, "launch", what, r); }
+int whole_int(const Json& j, const char* what, Range r) { return static_cast<int>(whole(j, what, r)); }
 
 std::string line_of(const char* kind, Json content) {
   Json j;
@@ -49,7 +57,7 @@ std::optional<RankPreparation> preparation_from_json(const std::string& line) {
   return read<RankPreparation>("prepare", line, [](const Json& j, RankPreparation& p) {
     p.shared_memory = j.at("shared_memory");
     p.interface = j.at("interface");
-    p.leader_pid = j.at("leader_pid");
+    p.leader_pid = whole(j.at("leader_pid"), "leader_pid", kProcesses);
     p.leader_host = j.at("leader_host");
   });
 }
@@ -69,10 +77,10 @@ std::string to_json_line(const Hello& h) {
 Hello hello_from_json(const std::string& line) {
   const auto hello = read<Hello>("hello", line, [](const Json& j, Hello& h) {
     h.interface = j.at("interface");
-    h.identity.rank = j.at("rank");
+    h.identity.rank = whole_int(j.at("rank"), "rank", kRanks);
     h.identity.host = j.at("host");
-    h.identity.pid = j.at("pid");
-    h.identity.local_rank = j.at("local_rank");
+    h.identity.pid = whole(j.at("pid"), "pid", kProcesses);
+    h.identity.local_rank = whole_int(j.at("local_rank"), "local_rank", kLocalRanks);
     h.identity.device = j.at("device");
     h.identity.settings_hash = j.at("settings_hash");
     h.identity.settings = j.at("settings").get<std::vector<std::pair<std::string, std::string>>>();
@@ -89,7 +97,7 @@ std::optional<ProcessSight> seen_from_json(const std::string& line) {
   return read<ProcessSight>("seen", line, [](const Json& j, ProcessSight& s) {
     s.known = j.at("known");
     s.stopped = j.at("stopped");
-    s.ticks = j.at("ticks");
+    s.ticks = whole(j.at("ticks"), "ticks", kTicks);
   });
 }
 
@@ -98,7 +106,7 @@ std::string to_json_line(const RankEnd& e) {
 }
 std::optional<RankEnd> rank_end_from_json(const std::string& line) {
   return read<RankEnd>("ended", line, [](const Json& j, RankEnd& e) {
-    e.wait_status = j.at("status");
+    e.wait_status = whole_int(j.at("status"), "status", kWaitStatuses);
     e.host_oom = j.at("host_oom");
     e.log = j.at("log");
   });
@@ -110,7 +118,7 @@ std::optional<std::string> refusal_from_json(const std::string& line) {
 }
 std::string end_line(int exit_code) { return line_of("end", exit_code); }
 std::optional<int> end_from_json(const std::string& line) {
-  return read<int>("end", line, [](const Json& j, int& code) { code = j; });
+  return read<int>("end", line, [](const Json& j, int& code) { code = whole_int(j, "the exit code", kExitCodes); });
 }
 
 }  // namespace harness

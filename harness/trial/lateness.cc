@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fsdp/core/errors.h"
+#include "harness/trial/line_numbers.h"
 
 namespace harness {
 namespace {
@@ -13,6 +14,12 @@ std::uint64_t calls_of(const RankState& rank, const std::string& communicator) {
   for (const CommunicatorState& c : rank.at)
     if (c.name == communicator) return c.calls;
   return 0;
+}
+
+std::vector<int> members_from(const Json& list) {
+  std::vector<int> members;
+  for (const Json& j : list) members.push_back(static_cast<int>(whole_number(j, "trial", "a member", {0, kMostInt})));
+  return members;
 }
 }  // namespace
 
@@ -28,7 +35,9 @@ std::optional<std::vector<CommunicatorState>> at_from_json(const std::string& li
     std::vector<CommunicatorState> states;
     const Json document = Json::parse(line);
     for (const Json& j : document.at("at"))
-      states.push_back({j.at(0), j.at(1).get<std::vector<int>>(), j.at(2), j.at(3)});
+      states.push_back({j.at(0), members_from(j.at(1)),
+                        static_cast<std::uint64_t>(whole_number(j.at(2), "trial", "calls", {0, std::int64_t{1} << 53})),
+                        j.at(3)});
     return states;
   } catch (const Json::exception& e) {
     throw fsdp::CommError("[trial] a rank's account of its communicators cannot be read (" + std::string(e.what()) +

@@ -7,6 +7,7 @@
 
 #include "fsdp/core/errors.h"
 #include "harness/sweep/quantities.h"
+#include "harness/trial/line_numbers.h"
 
 namespace harness {
 namespace {
@@ -50,11 +51,8 @@ auto parse_line(const std::string& line, const char* what, Parse parse) {
   }
 }
 
-// What numbers of a line may be: a line may come from a stranger, and sums of its numbers stay inside 64 bits.
-struct Range {
-  std::int64_t low, high;
-};
-constexpr std::int64_t kMostInt = std::numeric_limits<int>::max(), kMostCount = std::int64_t{1} << 53;
+// What numbers of a line may be: sums of them stay inside 64 bits.
+constexpr std::int64_t kMostCount = std::int64_t{1} << 53;
 constexpr Range kRanks{0, kMostInt}, kUnits{fsdp::kNoUnit, kMostInt}, kCounts{0, kMostCount};
 constexpr Range kIds{0, std::numeric_limits<std::uint32_t>::max()}, kDescriptors{-1, 1 << 20};
 constexpr Range kLengths{0, std::int64_t{1} << 56};                               // ns: two years
@@ -62,13 +60,7 @@ constexpr Range kShifts{-kLengths.high, kLengths.high};                         
 constexpr Range kInstants{-(std::int64_t{1} << 61), std::int64_t{1} << 61};       // ns
 constexpr Range kSizes{0, std::int64_t{1} << 60}, kSizesOrNone{-1, kSizes.high};  // bytes
 
-std::int64_t whole(const Json& j, const char* what, Range r) {
-  const bool fits = j.is_number_integer() && (!j.is_number_unsigned() || j.get<std::uint64_t>() <= kInstants.high);
-  const std::int64_t n = fits ? j.get<std::int64_t>() : 0;
-  if (fits && n >= r.low && n <= r.high) return n;
-  throw fsdp::CommError("[trial] " + std::string(what) + " is " + j.dump().substr(0, 40) +
-                        ", not a whole number from " + std::to_string(r.low) + " to " + std::to_string(r.high));
-}
+std::int64_t whole(const Json& j, const char* what, Range r) { return whole_number(j, "trial", what, r); }
 int whole_int(const Json& j, const char* what, Range r) { return static_cast<int>(whole(j, what, r)); }
 template <class T>
 std::vector<T> wholes(const Json& list, const char* what, Range r) {

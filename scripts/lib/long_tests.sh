@@ -11,29 +11,57 @@ long_matrices() {
   compile virtual_matrix_all && compile parity_all
 }
 
+# Each with the folders that it starts from, besides what it has found before.
+fuzz_targets=(results_db spans spec plan hardware config lines safetensors exported kineto nsys)
+fuzz_inputs() {
+  case $1 in
+    kineto | nsys) echo "$root/tests/data/traces/$1" ;;
+    *) echo "$root/tests/data/fuzz/$1" ;;
+  esac
+}
+
+# fuzz_one TARGET SECONDS: in the build folder, where what is found new is kept, and where the next call goes on.
+fuzz_one() {
+  local target=$1 log=fuzz_$1.log
+  mkdir -p "corpus-$target"
+  if bin/fuzz_"$target" -max_total_time="$2" -timeout=60 -rss_limit_mb=4096 -print_final_stats=1 -artifact_prefix="found-$target-" \
+    "corpus-$target" "$(fuzz_inputs "$target")" >"$log" 2>&1 </dev/null; then
+    say "fuzz_$target: $(sed -n 's/^Done \([0-9]*\) runs in \([0-9]*\).*/\1 runs in \2 s, nothing found/p' "$log")"
+  else
+    say "fuzz_$target: FAILED"
+    tail -n 40 "$log" >&2
+    return 1
+  fi
+}
+
 long_fuzz() {
-  local cmake reader seconds=${SHARDSCOPE_FUZZ_SECONDS:-600} fuzz=$root/build-fuzz result=0
+  local cmake target seconds=${SHARDSCOPE_FUZZ_SECONDS:-600} fuzz=$root/build-fuzz result=0 running=()
   command -v clang++ >/dev/null || { say "fuzzing needs clang++: apt-get install clang"; return 3; }
   "$root/scripts/dependencies" || return 3
   cmake=$(find_cmake)
   "$cmake" -S "$root" -B "$fuzz" -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DSHARDSCOPE_TORCH=OFF -DSHARDSCOPE_FUZZ=ON -DSHARDSCOPE_SANITIZE=address >/dev/null &&
-    "$cmake" --build "$fuzz" --parallel "$(parallel_jobs)" --target fuzz_kineto fuzz_nsys || return 1
-  for reader in kineto nsys; do
-    # What is found new is kept beside the build, and is where the next call goes on.
-    mkdir -p "$fuzz/corpus-$reader"
-    say "fuzz_$reader: $seconds s"
-    (cd "$fuzz" && bin/fuzz_"$reader" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 -print_final_stats=1 \
-      -artifact_prefix="found-$reader-" "corpus-$reader" "$root/tests/data/traces/$reader") || result=1
+    "$cmake" --build "$fuzz" --parallel "$(parallel_jobs)" --target fuzz_programs || return 1
+  cd "$fuzz" || return 1
+  for target in "${fuzz_targets[@]}"; do
+    if [ ${#running[@]} -ge 2 ]; then
+      wait "${running[0]}" || result=1
+      running=("${running[@]:1}")
+    fi
+    fuzz_one "$target" "$seconds" &
+    running+=($!)
   done
+  for target in "${running[@]}"; do wait "$target" || result=1; done
   return $result
 }
 
+long_sanitizers() { all_sanitizers; }
+
 long_tests() {
   local part ended code=0 lines=()
-  [ $# -gt 0 ] || set -- root matrices fuzz
+  [ $# -gt 0 ] || set -- root matrices fuzz sanitizers
   for part in "$@"; do
     case $part in
-      root | matrices | fuzz) ;;
+      root | matrices | fuzz | sanitizers) ;;
       *) fail 2 "unknown part $part; see scripts/test --help" ;;
     esac
   done

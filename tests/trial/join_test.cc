@@ -187,5 +187,38 @@ TEST(JoinMessages, LinesComeBackAsTheyWereAndOtherLinesAreLeftAlone) {
   EXPECT_THROW(rank_end_from_json(R"({"ended":7})"), fsdp::CommError);
 }
 
+TEST(JoinMessages, NumbersOutsideOfTheirRangesAreRefused) {
+  const auto refused = [](auto&& read) {
+    try {
+      read();
+    } catch (const fsdp::CommError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const auto with = [](std::string line, const std::string& key, const std::string& value) {
+    const std::size_t at = line.find('"' + key + "\":");
+    EXPECT_NE(at, std::string::npos) << key << " in " << line;
+    const std::size_t begin = at + key.size() + 3;
+    return line.replace(begin, line.find_first_of(",}", begin) - begin, value);
+  };
+  const std::string hello = to_json_line(Hello{}), preparation = to_json_line(RankPreparation{}),
+                    ended = to_json_line(RankEnd{}), seen = seen_line({true, false, 1});
+  for (const char* value :
+       {"1e300", "-9223372036854775808", "18446744073709551615", "4294967296123456789", "0.5", "\"1\""}) {
+    for (const char* key : {"rank", "pid", "local_rank"})
+      EXPECT_NE(refused([&] { hello_from_json(with(hello, key, value)); }).find("not a whole number from"),
+                std::string::npos)
+          << key << " " << value;
+    EXPECT_NE(refused([&] { preparation_from_json(with(preparation, "leader_pid", value)); }), "accepted") << value;
+    EXPECT_NE(refused([&] { rank_end_from_json(with(ended, "status", value)); }), "accepted") << value;
+    EXPECT_NE(refused([&] { seen_from_json(with(seen, "ticks", value)); }), "accepted") << value;
+    EXPECT_NE(refused([&] { end_from_json(with(end_line(1), "end", value)); }), "accepted") << value;
+  }
+  // kill() takes a negative number for a group of processes.
+  EXPECT_NE(refused([&] { preparation_from_json(with(preparation, "leader_pid", "-1")); }), "accepted");
+  EXPECT_NE(refused([&] { end_from_json(end_line(256)); }), "accepted");
+}
+
 }  // namespace
 }  // namespace harness
