@@ -14,9 +14,9 @@
 
 #include "fsdp/core/errors.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/export_scripts.h"
 #include "harness/sweep/text.h"
 #include "harness/workload/exported_model.h"
+#include "harness/workload/python_scripts.h"
 
 namespace harness::cli {
 namespace {
@@ -26,34 +26,6 @@ struct ExportFlags {
   int batch = 0, seq = 0;  // 0: the function's own, or 1 and 64
   bool no_weights = false;
 };
-
-// The scripts as files, for as long as the user's Python runs.
-class ScriptFolder {
- public:
-  ScriptFolder() {
-    std::string path = (std::filesystem::temp_directory_path() / "shardscope-export-XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr)
-      throw fsdp::EnvironmentError(
-          "[export] no temporary folder can be made; set TMPDIR to a folder that can be written");
-    path_ = path;
-    for (const ExportScript& s : export_scripts()) std::ofstream(path_ / s.name, std::ios::binary) << s.text;
-  }
-  ~ScriptFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScriptFolder(const ScriptFolder&) = delete;
-  ScriptFolder& operator=(const ScriptFolder&) = delete;
-  std::string file(const char* name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
-std::string python() {
-  const char* const chosen = std::getenv("SHARDSCOPE_PYTHON");
-  return chosen != nullptr && chosen[0] != '\0' ? chosen : "python3";
-}
 
 std::string content(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -65,7 +37,7 @@ std::string last_line(std::string text) {
 }
 
 std::string command_of(const ExportFlags& f, const ScriptFolder& scripts) {
-  std::string command = shell_quoted(python()) + " " + shell_quoted(scripts.file("export_model.py"));
+  std::string command = shell_quoted(user_python()) + " " + shell_quoted(scripts.file("export_model.py"));
   if (!f.function.empty()) command += " --function=" + shell_quoted(f.function);
   if (!f.config.empty()) command += " --hf=" + shell_quoted(f.config);
   command += " --output=" + shell_quoted(f.output) + " --dtype=" + f.dtype;
@@ -77,7 +49,7 @@ std::string command_of(const ExportFlags& f, const ScriptFolder& scripts) {
 
 // What the script prints last is one JSON document; anything else means that Python itself failed.
 nlohmann::json run_script(const ExportFlags& f) {
-  const ScriptFolder scripts;
+  const ScriptFolder scripts("export");
   FILE* const pipe = ::popen(command_of(f, scripts).c_str(), "r");
   if (pipe == nullptr) throw fsdp::EnvironmentError("[export] no process can be started; see shardscope doctor");
   std::string text;
@@ -87,11 +59,12 @@ nlohmann::json run_script(const ExportFlags& f) {
   const nlohmann::json answer = nlohmann::json::parse(last_line(text), nullptr, false);
   if (answer.is_object()) return answer;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-    throw fsdp::EnvironmentError("[export] there is no " + python() +
+    throw fsdp::EnvironmentError("[export] there is no " + user_python() +
                                  " here; set SHARDSCOPE_PYTHON to a Python that has torch 2.11");
   if (WIFSIGNALED(status) || WEXITSTATUS(status) > 128)
-    throw fsdp::EnvironmentError("[export] " + python() + " was killed, as it is where memory ends; use --no-weights");
-  throw fsdp::EnvironmentError("[export] " + python() +
+    throw fsdp::EnvironmentError("[export] " + user_python() +
+                                 " was killed, as it is where memory ends; use --no-weights");
+  throw fsdp::EnvironmentError("[export] " + user_python() +
                                " ended without an answer: " + last_line(content(scripts.file("stderr"))) +
                                "; set SHARDSCOPE_PYTHON to another Python");
 }

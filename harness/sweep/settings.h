@@ -25,6 +25,7 @@ namespace harness {
 struct Hardware;
 
 enum class DeviceKind : std::uint8_t { kCpu, kCuda, kVirtual };
+enum class Runtime : std::uint8_t { kShardscope, kFsdp2, kFsdp1 };
 enum class AccumulateSync : std::uint8_t { kEvery, kLast };
 enum class ReduceScatterCommunicator : std::uint8_t { kShared, kOwn };
 enum class Checkpoint : std::uint8_t { kNone, kBlock };
@@ -53,6 +54,7 @@ using ArrivalSkew = std::vector<std::pair<int, fsdp::Nanos>>;
 
 struct CaseSettings {
   DeviceKind device = DeviceKind::kCpu;
+  Runtime runtime = Runtime::kShardscope;
   NamedModel model;
   Overrides set;
   int world = 2;

@@ -50,6 +50,8 @@ constexpr Role kWork = Role::kWork, kPolicy = Role::kPolicy, kMeasuring = Role::
 std::vector<SettingRow> what_is_run() {
   return {
       row("device", &C::device, choice<DeviceKind>({"cpu", "cuda", "virtual"}), kWork, "where the ranks compute"),
+      row("runtime", &C::runtime, choice<Runtime>({"shardscope", "fsdp2", "fsdp1"}), kWork,
+          "whose FSDP trains: this program's, or PyTorch's own (python3, or SHARDSCOPE_PYTHON, with torch)"),
       row("model", &C::model, model(), kWork,
           "a preset (llama: 4 layers, dim 128; gpt2, t5, llama-3-8b, ...) or the path of a Hugging Face config.json"),
       row("set", &C::set, overrides(), kWork,

@@ -8,6 +8,7 @@
 #include "fsdp/plan/wrap_policy.h"
 #include "harness/cost/cost_model.h"
 #include "harness/sweep/cuda_support.h"
+#include "harness/sweep/runtime_limits.h"
 #include "harness/sweep/settings.h"
 #include "harness/sweep/text.h"
 
@@ -73,6 +74,7 @@ void check_each_other(const CaseSettings& c) {
                                         c.world, c.world - 1));
   }
   check_collectives(c);
+  check_runtime(c);
   if (c.device == DeviceKind::kVirtual && c.hardware.costs) {
     const CostModel costs = make_cost_model(*c.hardware.costs, c.hardware.name, c.world, c.ranks_per_node, c.network);
     if (c.unit.param_dtype == fsdp::Dtype::kBFloat16)
@@ -100,10 +102,17 @@ std::string stem(const std::string& path) {
   return file.substr(0, file.find_last_of('.'));
 }
 
+// A model's file counts by its content, whose fingerprint stands beside it, and by its name, not by its place.
+std::string without_place(std::string text, const ModelSettings& model) {
+  const std::string place = "file=" + model.file;
+  const std::size_t at = model.file.empty() ? std::string::npos : text.find(place);
+  return at == std::string::npos ? text : text.erase(at, place.size());
+}
+
 }  // namespace
 
 void validate(const CaseSettings& c) {
-  if (c.device == DeviceKind::kCuda) require_cuda();
+  if (c.device == DeviceKind::kCuda && c.runtime == Runtime::kShardscope) require_cuda();
   check_each_other(c);
 }
 
@@ -145,7 +154,8 @@ fsdp::SchedulerOptions scheduler_options_of(const CaseSettings& c) {
 std::string case_id(const CaseSettings& c) {
   std::string canonical;
   for (const SettingRow& row : setting_table()) {
-    const std::string text = row.print(c);
+    std::string text = row.print(c);
+    if (row.name == "model") text = without_place(std::move(text), c.model.dimensions);
     if (text != row.standard) canonical += row.name + "=" + text + "\n";
   }
   std::string wrap = c.wrap.text;

@@ -167,6 +167,10 @@ void refuse_what_cannot_join(const RankPlace& place, const CaseSettings& setting
   check_master(place);
   if (settings.device == DeviceKind::kVirtual)
     throw fsdp::ConfigError("[device] the virtual world stands for all ranks in one process; start shardscope alone");
+  if (settings.runtime != Runtime::kShardscope)
+    throw fsdp::ConfigError(
+        "[runtime] ranks of PyTorch's FSDP are started by shardscope alone so far; leave the launcher out, or use "
+        "--runtime shardscope");
   if (settings.device == DeviceKind::kCuda && settings.wire)
     throw fsdp::ConfigError("[wire] one GPU stands for all ranks of an emulated network; start shardscope alone");
 }

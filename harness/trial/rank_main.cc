@@ -136,6 +136,8 @@ int run(int control_fd) {
 
 int main(int argc, char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // the launcher sets it too, before exec
+  // Gloo writes to a peer's socket whether or not the peer is there: that is an error to tell, not a death by signal.
+  std::signal(SIGPIPE, SIG_IGN);
   // Ranks meet at numbers. LibTorch asks DNS for the name of every peer all the same, for its messages: where nothing
   // answers, that takes longer than the meeting. No attempt, no wait (man resolv.conf; a user's own value stays).
   setenv("RES_OPTIONS", "attempts:0", 0);

@@ -129,12 +129,16 @@ void RankProcesses::start(const LaunchOptions& options, int rank) {
     for (const int core : options.cores.at(static_cast<std::size_t>(rank))) CPU_SET(core, &cores.set);
   }
   const ChildDescriptors d{null.get(), r.log.get(), theirs.get(), memory.get(), error_out.get()};
-  std::string flag = "--control-fd", number = std::to_string(kControlFd), program = options.program;
-  char* argv[] = {program.data(), flag.data(), number.data(), nullptr};
+  std::vector<std::string> words = {options.program};
+  words.insert(words.end(), options.arguments.begin(), options.arguments.end());
+  words.insert(words.end(), {"--control-fd", std::to_string(kControlFd)});
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
   const pid_t launcher = getpid(), group = group_ < 0 ? 0 : group_;
   r.pid = fork();
   if (r.pid < 0) fail("cannot fork a rank");
-  if (r.pid == 0) become_rank(d, cores, launcher, group, program.c_str(), argv);
+  if (r.pid == 0) become_rank(d, cores, launcher, group, argv[0], argv.data());
   if (group_ < 0) group_ = r.pid;
   setpgid(r.pid, group_);  // both sides do it: neither may come first
   ranks_.push_back(std::move(r));
@@ -146,7 +150,7 @@ void RankProcesses::start(const LaunchOptions& options, int rank) {
   const bool told = poll(&p, 1, kExecPatienceMs) > 0;
   if (told && read(error_in.get(), &error, sizeof error) == sizeof error) {
     errno = error;
-    fail("cannot start the rank program " + program);
+    fail("cannot start the rank program " + options.program);
   }
   cpu_set_t now{};
   on_own_cores_ =

@@ -21,7 +21,8 @@ inline constexpr int kControlFd = 3;
 inline constexpr int kSharedMemoryFd = 4;
 
 struct LaunchOptions {
-  std::string program;  // absolute, or looked up in PATH
+  std::string program;                 // absolute, or looked up in PATH
+  std::vector<std::string> arguments;  // before --control-fd
   int count = 1;
   int first_rank = 0;         // of those started here: numbers the logs
   std::string log_dir;        // rankN.log in it, created if absent; empty: logs stay in memory
@@ -31,7 +32,7 @@ struct LaunchOptions {
 
 class RankProcesses final : public RankGroup {
  public:
-  // Starts `program --control-fd 3`. Throws fsdp::EnvironmentError when the program cannot be started.
+  // Starts `program [arguments] --control-fd 3`. Throws fsdp::EnvironmentError when the program cannot be started.
   explicit RankProcesses(const LaunchOptions& options);
   ~RankProcesses() override;
   RankProcesses(const RankProcesses&) = delete;

@@ -22,7 +22,7 @@ fsdp::Bytes arena_bytes(const CaseSettings& settings) {
 
 Rendezvous make_rendezvous(const CaseSettings& settings) {
   Rendezvous r;
-  if (settings.collectives == CollectivesKind::kGloo) {
+  if (settings.collectives == CollectivesKind::kGloo || settings.runtime != Runtime::kShardscope) {
     r.host = kLoopback;
   } else {
     r.shared_memory = Fd(fsdp::create_shared_memory(settings.world, arena_bytes(settings)));

@@ -9,9 +9,12 @@
 
 #include "fsdp/core/clock.h"
 #include "fsdp/core/errors.h"
+#include "harness/sweep/runtime_limits.h"
 #include "harness/trial/assemble.h"
+#include "harness/trial/case_units.h"
 #include "harness/trial/messages.h"
 #include "harness/trial/outcome.h"
+#include "harness/trial/pytorch_rank.h"
 #include "harness/trial/rank_cores.h"
 #include "harness/trial/rank_processes.h"
 #include "harness/trial/rank_watch.h"
@@ -28,6 +31,7 @@ constexpr fsdp::Nanos kCauseGrace =
 constexpr fsdp::Nanos kReportGrace = 500 * kMillisecond;  // how long a silent rank may take to say where it is
 constexpr fsdp::Nanos kEndGrace = 2000 * kMillisecond;    // how long a rank may take to end once its socket has closed
 constexpr fsdp::Nanos kTermGrace = 300 * kMillisecond;
+constexpr fsdp::Nanos kLongestRepeating = fsdp::Nanos{1} << 61;  // a sum stops there: one more length fits
 
 // Empty: the system places the ranks.
 RankCores rank_cores(const CaseSettings& settings, const TrialOptions& options) {
@@ -41,7 +45,8 @@ class Trial {
   Trial(const CaseSettings& settings, const TrialOptions& options)
       : settings_(settings),
         options_(options),
-        ranks_(options.ranks ? options.ranks() : start_here(settings, options, own_cores_)),
+        pytorch_(settings.runtime == Runtime::kShardscope ? nullptr : std::make_unique<PytorchRanks>()),
+        ranks_(options.ranks ? options.ranks() : start_here(settings, options, pytorch_.get(), own_cores_)),
         watch_(*ranks_, settings.step_timeout),
         answers_(ranks_->count()) {}
 
@@ -80,7 +85,7 @@ class Trial {
   };
 
   static std::unique_ptr<RankGroup> start_here(const CaseSettings& settings, const TrialOptions& options,
-                                               bool& own_cores) {
+                                               const PytorchRanks* pytorch, bool& own_cores) {
     const Rendezvous rendezvous = make_rendezvous(settings);
     LaunchOptions launch;
     launch.program = options.rank_program.empty() ? default_rank_program() : options.rank_program;
@@ -88,10 +93,13 @@ class Trial {
     launch.log_dir = options.log_dir;
     launch.cores = rank_cores(settings, options);
     launch.shared_memory_fd = rendezvous.shared_memory.get();
+    if (pytorch != nullptr) pytorch->set_program(launch);
     auto ranks = std::make_unique<RankProcesses>(launch);
     own_cores = ranks->on_own_cores();
-    for (int rank = 0; rank < settings.world; ++rank)
-      ranks->send(rank, to_json_line(rank_job(settings, rendezvous, rank)));
+    for (int rank = 0; rank < settings.world; ++rank) {
+      const RankJob job = rank_job(settings, rendezvous, rank);
+      ranks->send(rank, pytorch != nullptr ? pytorch_job_line(job) : to_json_line(job));
+    }
     return ranks;
   }
 
@@ -189,7 +197,7 @@ class Trial {
     fsdp::Nanos slowest = 0;
     for (const Answer& a : answers_) slowest = std::max(slowest, a.ns);
     samples_.push_back(slowest / std::max(1, settings_.steps));
-    repeating_ += slowest;
+    repeating_ = std::min(repeating_ + slowest, kLongestRepeating);
     stop_ = repeat_decision(options_.repeat, samples_, repeating_);
     if (stop_ == RepeatStop::kContinue) return ask(RankCommand::kRepeat);
     phase_ = Phase::kFinishing;
@@ -267,7 +275,8 @@ class Trial {
 
   const CaseSettings& settings_;
   const TrialOptions& options_;
-  bool own_cores_ = false;  // before ranks_, whose start sets it
+  bool own_cores_ = false;                 // before ranks_, whose start sets it
+  std::unique_ptr<PytorchRanks> pytorch_;  // null: ranks of shardscope
   std::unique_ptr<RankGroup> ranks_;
   RankWatch watch_;
   RunStore store_;
@@ -299,6 +308,7 @@ bool may_run(const CaseSettings& settings, CaseRecord& record) {
     record.predicted = settings.device == DeviceKind::kVirtual;
     record.warnings = setting_warnings(settings);
     fill_units(record, settings);
+    check_runtime_units(settings, plan_of(settings));
     return true;
   } catch (const fsdp::ConfigError& e) {
     record.status = Status::kConfigError;
@@ -322,8 +332,11 @@ CaseRecord run_trial(const CaseSettings& settings, const TrialOptions& options) 
       } else {
         Trial(settings, options).run(record);
       }
-    } catch (const fsdp::EnvironmentError&) {
-      throw;
+    } catch (const fsdp::EnvironmentError& e) {
+      if (settings.runtime == Runtime::kShardscope) throw;
+      record.status = Status::kSkipped;
+      record.reason = std::string(e.what()) + "; ranks of PyTorch are started with SHARDSCOPE_PYTHON, else python3";
+      record.environment[kPassingTrouble] = "this machine or build";
     } catch (const std::exception& e) {
       record.status = Status::kCrashed;
       record.reason = std::string("the results of the ranks cannot be used: ") + e.what();

@@ -3,7 +3,7 @@
 accumulation x checkpointing x ranks.
 
 The layout per_parameter meets FSDP2 (fully_shard), flat meets FSDP1 (FullyShardedDataParallel), both on Gloo on the CPU
-(parity_peer.py). Models (parity_models.py), weights, data and optimizer come from the same formulas on both sides; nothing
+(parity_peer.py). Models (families.py), weights, data and optimizer come from the same formulas on both sides; nothing
 is copied. Compared are
   - the loss and the global gradient norm of every step: relative difference,
   - the parameters of each module after the last one: |a - b| / |b| in the Euclidean norm, a weight and its bias as one (biases
@@ -37,8 +37,8 @@ import tempfile
 import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "bench"), str(HERE.parent / "testing")]
-os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:3])  # of the fork server
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "harness/workload/python"), str(HERE.parent / "testing")]
+os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])  # of the fork server
 from parity_cells import AXES, BASE, EPSILON, SEED, STEPS, SUBSET, case_of, case_of_line, cells_of_all, name_of, reason_to_skip, settings_of  # noqa: E402
 from parity_driver import Driver, DriverEnded  # noqa: E402
 from parity_judge import DIFFERENCES, TOLERANCE, judge  # noqa: E402

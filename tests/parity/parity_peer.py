@@ -10,7 +10,7 @@ import io
 import os
 import warnings
 
-import parity_models
+import families
 import torch
 import torch._dynamo  # noqa: F401 - the first tensor with a placement imports it, in each rank unless it is here already
 import torch.distributed as dist
@@ -55,7 +55,7 @@ def wrap_flat(model, cell, s):
     mixed = None if s["param"] == "fp32" else MixedPrecision(param_dtype=DTYPE[s["param"]], reduce_dtype=DTYPE[s["reduce"]])
     return FullyShardedDataParallel(
         model, sharding_strategy=ShardingStrategy[cell["strategy"].upper()], mixed_precision=mixed, use_orig_params=True,
-        auto_wrap_policy=ModuleWrapPolicy({type(m) for m in model.modules() if isinstance(m, parity_models.Block)}),
+        auto_wrap_policy=ModuleWrapPolicy({type(m) for m in model.modules() if isinstance(m, families.Block)}),
         device_id=torch.device("cpu"))
 
 
@@ -70,7 +70,7 @@ def wrap_per_parameter(model, cell, s):
     free = 2 if strategy == "reshard:2" else strategy in ("full_shard", "hybrid_shard:2")
     policy = MixedPrecisionPolicy(param_dtype=DTYPE[s["param"]], reduce_dtype=DTYPE[s["reduce"]], output_dtype=DTYPE.get(s["output"]))
     for m in model.modules():
-        if isinstance(m, parity_models.Block):
+        if isinstance(m, families.Block):
             fully_shard(m, mesh=mesh, mp_policy=policy, reshard_after_forward=free)
     # The setting of ours is for the root too; what strategies say leaves it gathered, as the default here does.
     return fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=2 if strategy == "reshard:2" else None)
@@ -84,15 +84,15 @@ def loss_of(model, inputs, targets, count):
 def train(cell, s, recorder):
     """-> (numbers, values of the parameters)"""
     rank, world, flat = dist.get_rank(), cell["world"], cell["layout"] == "flat"
-    model = parity_models.build(s, s["seed"])
+    model = families.build(s, s["seed"])
     names = [name for name, _ in model.named_parameters()]
     if cell["checkpoint"] == "block":
         for m in model.modules():
-            if isinstance(m, parity_models.Block):
+            if isinstance(m, families.Block):
                 m.forward = functools.partial(checkpoint, m.forward, use_reentrant=False)
     model = (wrap_flat if flat else wrap_per_parameter)(model, cell, s)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=s["epsilon"], weight_decay=0.1, fused=True)
-    batches = parity_models.batches(s, s["seed"], rank, world, s["batch"])
+    batches = families.batches(s, s["seed"], rank, world, s["batch"])
     losses, norms = [], []
     for _ in range(s["steps"]):
         total = 0.0

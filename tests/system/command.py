@@ -1,5 +1,6 @@
 """Runs shardscope and reads what it says. Shared by the tests of this folder."""
 import json
+import os
 import subprocess
 import sys
 
@@ -13,14 +14,14 @@ def flags(settings):
     return out
 
 
-def call(*arguments, timeout=120):
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=timeout)
+def call(*arguments, timeout=120, env=None):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=timeout, env={**os.environ, **(env or {})})
 
 
-def run_json(settings, extra=(), command="run"):
+def run_json(settings, extra=(), command="run", env=None):
     """The document of `run --json` (or `plan --json`); fails when the command does."""
-    done = call(command, *flags(settings), *extra, "--json")
-    if done.returncode not in (0, 1):
+    done = call(command, *flags(settings), *extra, "--json", env=env)
+    if done.returncode not in (0, 1, 3):
         sys.exit(f"{command} {settings} {extra}: exit {done.returncode}: {done.stderr}")
     return json.loads(done.stdout)
 

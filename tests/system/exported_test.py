@@ -57,6 +57,19 @@ def the_virtual_world_predicts():
         check(0.97 < ratio < 1.03, f"{name}: peak predicted {predicted['peak_bytes']}, real {real['peak_bytes']}")
 
 
+def a_case_is_named_without_its_place():
+    ids = {}
+    for place, name in (("here", None), ("there", "reached.pt2"), ("renamed", "other.pt2")):
+        path = FOLDER / "reached.pt2" if name is None else pathlib.Path(tempfile.mkdtemp()) / name
+        if name is not None:
+            path.write_bytes((FOLDER / "reached.pt2").read_bytes())
+        ids[place] = json.loads(call("plan", "--model", str(path), "--batch", "2", "--wrap", "root", "--json").stdout)["case"]
+    check(ids["here"] == ids["there"], f"the same file in another folder is another case: {ids}")
+    check(ids["here"] != ids["renamed"], f"two names of a file are one case: {ids}")
+    changed = json.loads(call("plan", "--model", damaged(lambda t: t + " "), "--batch", "2", "--wrap", "root", "--json").stdout)["case"]
+    check(changed.split("-")[-1] != ids["here"].split("-")[-1], f"another content is the same case: {changed}")
+
+
 def damaged(change):
     """The smallest file with another models/model.json."""
     path = pathlib.Path(tempfile.mkdtemp()) / "changed.pt2"
@@ -84,5 +97,6 @@ losses_are_those_of_pytorch()
 the_llama_is_our_own()
 dropout_has_a_seed()
 the_virtual_world_predicts()
+a_case_is_named_without_its_place()
 what_cannot_run_is_said()
 check.done()

@@ -23,7 +23,10 @@ class Crooked final : public fsdp::Module {
  public:
   enum class Does { kReadsAnothers, kAsksForValues, kMixesShapes };
   explicit Crooked(Does does)
-      : Module("Crooked"), does_(does), inner_(add_child<Linear>("inner", 8, 8, false)), last_(add_child<Asks>("asks", does)) {}
+      : Module("Crooked"),
+        does_(does),
+        inner_(add_child<Linear>("inner", 8, 8, false)),
+        last_(add_child<Asks>("asks", does)) {}
 
  protected:
   Tensors forward(Tensors inputs) override {
@@ -75,13 +78,15 @@ std::string said(fsdp::Module& model, const std::string& wrap, bool meta, Call&&
 std::string crooked(Crooked::Does does, bool meta) {
   Crooked model(does);
   fsdp::name_modules(model);
-  return said(model, "class:Linear", meta,
-              [&] { model(Tensors{at::ones({1, 4, 8}, at::device(meta ? at::kMeta : at::kCPU).dtype(at::kFloat))}); });
+  return said(model, "class:Linear", meta, [&] {
+    model(Tensors{at::ones({1, 4, 8}, at::device(meta ? at::kMeta : at::kCPU).dtype(at::kFloat))});
+  });
 }
 
 TEST(ModuleMessages, AWeightReadWithoutItsUnitsForwardNamesParameterUnitAndCause) {
-  EXPECT_THAT(crooked(Crooked::Does::kReadsAnothers, false),
-              AllOf(StartsWith("[inner.weight] "), HasSubstr("its unit inner is sharded"), HasSubstr("call the unit's")));
+  EXPECT_THAT(
+      crooked(Crooked::Does::kReadsAnothers, false),
+      AllOf(StartsWith("[inner.weight] "), HasSubstr("its unit inner is sharded"), HasSubstr("call the unit's")));
   Crooked bare(Crooked::Does::kReadsAnothers);
   fsdp::name_modules(bare);
   try {
@@ -106,7 +111,9 @@ TEST(ModuleMessages, AnEncoderCalledAloneSaysWhichTableIsMissing) {
   const ModelSettings m = resolve_model("t5", "layers=2,dim=16,heads=2,ffn=32,vocab=64");
   const auto model = build_model(m, false);
   EXPECT_THAT(said(*model, "block", false,
-                   [&] { (*model->children()[1].second)(Tensors{at::zeros({1, 4}, at::kLong)}); }),
+                   [&] {
+                     (*model->children()[1].second)(Tensors{at::zeros({1, 4}, at::kLong)});
+                   }),
               AllOf(StartsWith("[shared.weight] "), HasSubstr("its unit ")));
 }
 

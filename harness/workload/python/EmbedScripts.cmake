@@ -1,4 +1,4 @@
-# cmake -DOUT=export_scripts.cc -DFOLDER=... -DNAMES=a.py,b.py -P EmbedScripts.cmake: Python files as one C++ source.
+# cmake -DOUT=python_texts.cc -DFOLDER=... -DNAMES=a.py,b.py -P EmbedScripts.cmake: Python files as one C++ source.
 string(REPLACE "," ";" names "${NAMES}")
 set(entries "")
 foreach(name IN LISTS names)
@@ -17,13 +17,13 @@ foreach(name IN LISTS names)
   string(APPEND entries "      {\"${name}\", std::string_view(\n${body}      , ${bytes})},\n")
 endforeach()
 file(WRITE "${OUT}" "// Made by EmbedScripts.cmake.
-#include \"harness/cli/export_scripts.h\"
+#include \"harness/workload/python_scripts.h\"
 
-namespace harness::cli {
-const std::vector<ExportScript>& export_scripts() {
-  static const std::vector<ExportScript> scripts = {
+namespace harness {
+const std::vector<PythonScript>& python_scripts() {
+  static const std::vector<PythonScript> scripts = {
 ${entries}  };
   return scripts;
 }
-}  // namespace harness::cli
+}  // namespace harness
 ")
