@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <exception>
+#include <memory>
 #include <thread>
 
 #include "fsdp/core/clock.h"
@@ -13,6 +14,7 @@
 #include "harness/trial/joined_ranks.h"
 #include "harness/trial/meeting.h"
 #include "harness/trial/messages.h"
+#include "harness/trial/pytorch_rank.h"
 #include "harness/trial/rank_processes.h"
 #include "harness/trial/rendezvous.h"
 
@@ -56,7 +58,8 @@ class Joiner {
         options_(options),
         patience_(settings.step_timeout),
         meeting_(meeting_of(place, secret)),
-        program_(launch_options(place, options)),
+        pytorch_(settings.runtime == Runtime::kShardscope ? nullptr : std::make_unique<PytorchRanks>()),
+        program_(launch_options(place, options, pytorch_.get())),
         leader_(meet_leader(meeting_, secret, fsdp::steady_now() + patience_, [this] { return !stopped(); })) {
     leader_.send(to_json_line(Hello{identity_of(place_, settings_), local_end(leader_.fd()).interface}));
   }
@@ -78,11 +81,12 @@ class Joiner {
   }
 
  private:
-  static LaunchOptions launch_options(const RankPlace& place, const JoinOptions& options) {
+  static LaunchOptions launch_options(const RankPlace& place, const JoinOptions& options, const PytorchRanks* pytorch) {
     LaunchOptions launch;
     launch.program = options.rank_program.empty() ? default_rank_program() : options.rank_program;
     launch.log_dir = options.log_dir;
     launch.first_rank = place.rank;
+    if (pytorch != nullptr) pytorch->set_program(launch);
     return launch;
   }
 
@@ -127,6 +131,7 @@ class Joiner {
   const JoinOptions& options_;
   const fsdp::Nanos patience_;
   const Meeting meeting_;
+  std::unique_ptr<PytorchRanks> pytorch_;  // null: a rank of shardscope
   RankProcesses program_;
   LineSocket leader_;
   fsdp::Nanos heard_ = 0;  // of the leader
@@ -167,10 +172,6 @@ void refuse_what_cannot_join(const RankPlace& place, const CaseSettings& setting
   check_master(place);
   if (settings.device == DeviceKind::kVirtual)
     throw fsdp::ConfigError("[device] the virtual world stands for all ranks in one process; start shardscope alone");
-  if (settings.runtime != Runtime::kShardscope)
-    throw fsdp::ConfigError(
-        "[runtime] ranks of PyTorch's FSDP are started by shardscope alone so far; leave the launcher out, or use "
-        "--runtime shardscope");
   if (settings.device == DeviceKind::kCuda && settings.wire)
     throw fsdp::ConfigError("[wire] one GPU stands for all ranks of an emulated network; start shardscope alone");
 }
@@ -208,7 +209,7 @@ void give_jobs(JoinedRanks& ranks, const CaseSettings& settings, const Rendezvou
     ranks.send(rank, to_json_line(p));
     RankJob job = rank_job(settings, r, rank);
     job.local_rank = hello.identity.local_rank;
-    ranks.send(rank, to_json_line(job));
+    ranks.send(rank, settings.runtime == Runtime::kShardscope ? to_json_line(job) : pytorch_job_line(job));
   }
 }
 }  // namespace

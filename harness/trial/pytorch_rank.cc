@@ -67,7 +67,7 @@ Json units_json(const CaseSettings& c) {
 
 void PytorchRanks::set_program(LaunchOptions& launch) const {
   launch.program = user_python();
-  launch.arguments = {scripts_.file("fsdp_rank.py"), "--store", scripts_.file("store")};
+  launch.arguments = {scripts_.file("fsdp_rank.py")};
 }
 
 std::string pytorch_job_line(const RankJob& job) {

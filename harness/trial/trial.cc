@@ -45,7 +45,8 @@ class Trial {
   Trial(const CaseSettings& settings, const TrialOptions& options)
       : settings_(settings),
         options_(options),
-        pytorch_(settings.runtime == Runtime::kShardscope ? nullptr : std::make_unique<PytorchRanks>()),
+        pytorch_(settings.runtime == Runtime::kShardscope || options.ranks ? nullptr
+                                                                           : std::make_unique<PytorchRanks>()),
         ranks_(options.ranks ? options.ranks() : start_here(settings, options, pytorch_.get(), own_cores_)),
         watch_(*ranks_, settings.step_timeout),
         answers_(ranks_->count()) {}

@@ -19,6 +19,12 @@ cluster.check_same("torchrun", cluster.document(done), reference, "torchrun", f"
 done = cluster.call(launch + [shardscope, "run", "--json", "--collectives", "gloo", *cluster.CASE])
 cluster.check_same("torchrun, gloo", cluster.document(done), reference, "torchrun", f"{host}:2", "gloo")
 
+os.environ["SHARDSCOPE_PYTHON"] = sys.argv[2]
+for runtime in ("fsdp2", "fsdp1"):
+    row = cluster.document(cluster.call(launch + [shardscope, "run", "--json", "--runtime", runtime, *cluster.CASE]))
+    same = len(row["losses"]) > 0 and all(abs(a - b) <= 1e-5 * abs(b) for a, b in zip(row["losses"], reference["losses"]))
+    cluster.check(f"torchrun, {runtime}: losses as ours", row["status"] == "ok" and same, f"{row['status']} {row['reason']} {row['losses']}")
+
 differ = cluster.per_rank(folder, "RANK", f"{shardscope} run --seq $((32 + RANK))")
 cluster.call(launch + differ)
 cluster.check_table("ranks with other settings", folder, 2, "rank 1 has other settings than rank 0 (seq 33 against 32)")

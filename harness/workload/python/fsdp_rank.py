@@ -4,7 +4,7 @@ It speaks the lines of harness/trial/messages.h over the socket it inherits: the
 "repeat", and the `result` for "trace" or "finish"; "report" is answered at any time by a thread of its own. It ends when the
 socket closes.
 
-usage: fsdp_rank.py --store FILE --control-fd N
+usage: fsdp_rank.py --control-fd N
 """
 import argparse
 import contextlib
@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 
+TRIED = "2.11"  # the PyTorch that tests run this with
 CATEGORIES = 7  # of fsdp/core/memory_meter.h; the last one is "other"
 BETAS, WEIGHT_DECAY, RATE = (0.9, 0.95), 0.1, 1e-3  # of harness/workload/trainer.h
 
@@ -40,6 +41,28 @@ class Link:
         self.sending = threading.Lock()
         self.commands = queue.Queue()
         self.where = "while starting"
+        self.stored, self.arrived, self.asked = {}, threading.Condition(), set()
+
+    def job(self):
+        """The first line that is one; before it a launcher's ranks hear by which interface they reach each other."""
+        while True:
+            line = json.loads(self.lines.readline())
+            if "prepare" not in line:
+                return line
+            if line["prepare"]["interface"]:
+                os.environ.setdefault("GLOO_SOCKET_IFNAME", line["prepare"]["interface"])
+
+    def awaited(self, key, patience):
+        """What a rank has set under this key."""
+        with self.arrived:
+            new = key not in self.asked
+            self.asked.add(key)
+        if new:
+            self.send(store=["await", key])
+        with self.arrived:
+            if not self.arrived.wait_for(lambda: key in self.stored, patience):
+                raise Refused("comm_error", f"[collectives] nothing was heard of {key} within {patience:g} s")
+            return self.stored[key]
 
     def send(self, **line):
         with self.sending, contextlib.suppress(OSError):
@@ -50,8 +73,13 @@ class Link:
 
     def serve(self):
         for line in self.lines:
-            command = json.loads(line).get("do")
-            if command == "report":
+            words = json.loads(line)
+            command = words.get("do")
+            if "stored" in words:
+                with self.arrived:
+                    self.stored[words["stored"][0]] = bytes.fromhex(words["stored"][1])
+                    self.arrived.notify_all()
+            elif command == "report":
                 self.send(at=[])
                 self.send(event="where", where=self.where)
             elif command:
@@ -139,11 +167,36 @@ class Training:
         return sum(float(g.double().square().sum()) for g in parts) / replicas
 
 
+def leader_store(link, patience, rank, world):
+    """The store of a process group: what ranks tell each other goes through who leads them (harness/trial/run_store.h), which sets and
+    awaits. Counting is asked for by the barrier of new groups alone, in which every rank takes part."""
+    import torch.distributed as dist
+
+    class LeaderStore(dist.Store):
+        def set(self, key, value):
+            link.send(store=["set", key, bytes(value).hex()])
+
+        def get(self, key):
+            return link.awaited(key, patience)
+
+        def add(self, key, amount):
+            if amount:
+                link.send(store=["set", f"{key}/{rank}", "01"])
+                self.wait([f"{key}/{r}" for r in range(world)])
+            return world
+
+        def wait(self, keys, timeout=None):
+            for key in keys:
+                link.awaited(key, patience if timeout is None else timeout.total_seconds())
+
+    return LeaderStore()
+
+
 class Rank:
-    def __init__(self, link, job, store):
+    def __init__(self, link, job):
         import torch
 
-        self.link, self.job, self.store, self.torch = link, job, store, torch
+        self.link, self.job, self.torch = link, job, torch
         self.device = torch.device("cpu")
         if job["settings"]["device"] == "cuda":
             if not torch.cuda.is_available():
@@ -160,9 +213,10 @@ class Rank:
 
         if self.device.type == "cpu" and self.job["master_host"] in ("127.0.0.1", "::1"):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        dist.init_process_group(self.environment["collectives"], rank=self.job["rank"], world_size=self.job["world"],
-                                store=dist.FileStore(self.store, self.job["world"]),
-                                timeout=datetime.timedelta(seconds=seconds(self.job["settings"]["step_timeout"])))
+        patience = seconds(self.job["settings"]["step_timeout"])
+        self.store = leader_store(self.link, patience, self.job["rank"], self.job["world"])  # kept: the group holds it without owning its Python half
+        dist.init_process_group(self.environment["collectives"], rank=self.job["rank"], world_size=self.job["world"], store=self.store,
+                                timeout=datetime.timedelta(seconds=patience))
         self.dist = dist
 
     def wait_for_device(self):
@@ -208,6 +262,8 @@ class Rank:
             spans, lengths, calls, size = self.traced(numbers)
         elif trace:
             warnings.append("the step is not traced: on a GPU PyTorch's FSDP works on streams that only its profiler sees")
+        if not self.torch.__version__.startswith(TRIED + "."):
+            warnings.append(f"PyTorch {self.torch.__version__}: these ranks are tried with {TRIED} alone, and hooks of another version may not be seen")
         peak, cause = self.peak()
         base = spans[0][6] if spans else 0
         return dict(event="result", ns=0, rank=self.job["rank"], losses=[spelled(x) for x in t.losses],
@@ -282,13 +338,11 @@ def failure(error):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--store", required=True)
     p.add_argument("--control-fd", type=int, required=True)
     a = p.parse_args()
     link = Link(a.control_fd)
     try:
-        job = json.loads(link.lines.readline())
-        Rank(link, job, a.store).run()
+        Rank(link, link.job()).run()
     except BaseException as e:  # noqa: BLE001 - it becomes the row's reason
         if not isinstance(e, (Refused, ImportError)):
             import traceback
