@@ -10,6 +10,7 @@
 #include "fsdp/core/escape.h"
 #include "harness/advise/findings.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/confirm.h"
 #include "harness/store/store.h"
 #include "harness/sweep/quantities.h"
 #include "harness/sweep/text.h"
@@ -21,6 +22,7 @@ constexpr std::size_t kFindingsShown = 5;
 
 struct RecommendFlags {
   std::string directory, memory, margin = "5%", format = "fsdp2", workload;
+  bool confirm = false;
 };
 
 // The whole output is Python: what was found is in comments, the policy below them.
@@ -77,6 +79,8 @@ void recommend_command(const RecommendFlags& flags) {
   }
   if (flags.format != "fsdp2" && flags.format != "fsdp1" && flags.format != "json")
     throw fsdp::ConfigError(fmt::format("[--format] \"{}\" is not a format; use fsdp2, fsdp1 or json", flags.format));
+  if (flags.confirm && flags.format == "json")
+    throw fsdp::ConfigError("[--confirm] runs what fsdp2 or fsdp1 prints; leave --format json out");
   options.single_modules = flags.format == "fsdp1";
   Store store = Store::open(flags.directory);
   const SweepRecord sweep = store.has_sweep() ? store.read_sweep() : SweepRecord{};
@@ -90,6 +94,11 @@ void recommend_command(const RecommendFlags& flags) {
     std::cout << recommendations_json(all, cases);
   } else {
     print_python(all, cases, flags.format == "fsdp1");
+    for (const Recommendation& r : all) {
+      if (flags.confirm && r.best)
+        std::cout << fsdp::python_comment(
+            confirmation(r, cases, flags.format == "fsdp1" ? Runtime::kFsdp1 : Runtime::kFsdp2));
+    }
     print_findings(sweep, cases);
   }
   std::cout << std::flush;
@@ -113,12 +122,16 @@ void add_recommend(CLI::App& app) {
       ->type_name("WORKLOAD");
   command->add_option("--format", flags->format, "fsdp2 or fsdp1: Python to paste; json (default fsdp2)")
       ->type_name("fsdp2|fsdp1|json");
+  command->add_flag(
+      "--confirm", flags->confirm,
+      "run the policy and its runners-up under PyTorch's FSDP on this machine, and say whether the choice holds");
   command->footer(
       "The output of fsdp2 and fsdp1 is a Python file: findings in comments, then a function that shards the model.\n"
       "Ends with 1 when nothing fits.\n\n"
       "Examples:\n"
       "  shardscope recommend out/quickstart > policy.py\n"
       "  shardscope recommend out/quickstart --memory 300MiB --format json\n"
+      "  shardscope recommend out/quickstart --confirm > policy.py\n"
       "  shardscope recommend out/worlds --for \"world 8\" > policy.py");
   command->callback([flags] { recommend_command(*flags); });
 }

@@ -122,8 +122,11 @@ def one_sweep_holds_all():
         check([r[0] for r in rows] == ["ok"] * 5 + ["config_error"], f"rows of the sweep: {rows}")
         done = call("report", str(out))
         check(done.returncode == 0 and (out / "report.html").stat().st_size > 100_000, f"report: exit {done.returncode} {done.stderr[-400:]}")
-        done = call("recommend", str(out), "--for", "runtime=fsdp2")
-        check(done.returncode in (0, 2), f"recommend: exit {done.returncode} {done.stderr[-300:]}")
+        done = call("recommend", str(out), "--for", "runtime shardscope", "--confirm")
+        text = done.stdout
+        check(done.returncode == 0 and "Run under PyTorch's own FSDP2" in text, f"recommend --confirm: exit {done.returncode} {done.stderr[-300:]}")
+        check(text.count(" a step (") == 2 and ("The choice holds" in text or "The choice does NOT hold" in text or "is not told apart" in text), text)
+        compile(text, "policy.py", "exec")
 
 
 def main():
