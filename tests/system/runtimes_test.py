@@ -78,7 +78,7 @@ def ranks_of(pid):
 
 def a_killed_or_stopped_rank_is_named():
     for fault, status, words in ((signal.SIGKILL, "crashed", "rank 1"), (signal.SIGSTOP, "timeout", "rank 1")):
-        command = [PROGRAM, "run", "--json", "--runtime", "fsdp2", "--steps", "100000", "--step-timeout", "5s"]
+        command = [PROGRAM, "run", "--json", "--runtime", "fsdp2", "--steps", "100000", "--step-timeout", "10s"]
         p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         end, ranks = time.monotonic() + 60, []
         while time.monotonic() < end and not (len(ranks) == 2 and all(processor_s(r) > 4.0 for r in ranks)):
@@ -90,7 +90,7 @@ def a_killed_or_stopped_rank_is_named():
         out, _ = p.communicate(timeout=60)
         row = json.loads(out)
         check(row["status"] == status and row["reason"].startswith(words), f"{fault.name}: {row['status']} {row['reason']}")
-        check(time.monotonic() - began < 15, f"{fault.name}: ended after {time.monotonic() - began:.1f} s")
+        check(time.monotonic() - began < 20, f"{fault.name}: ended after {time.monotonic() - began:.1f} s")
         check(not any(lives(r) for r in ranks), f"{fault.name}: orphans")
 
 

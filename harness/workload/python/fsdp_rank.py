@@ -224,7 +224,6 @@ class Rank:
             self.torch.cuda.synchronize()
 
     def run(self):
-        self.link.listen()
         self.connect()
         self.training = Training(self.job, self.device)
         gc.collect()
@@ -342,7 +341,9 @@ def main():
     a = p.parse_args()
     link = Link(a.control_fd)
     try:
-        Rank(link, link.job()).run()
+        job = link.job()
+        link.listen()  # before PyTorch is imported, which takes seconds: the launcher asks all the while
+        Rank(link, job).run()
     except BaseException as e:  # noqa: BLE001 - it becomes the row's reason
         if not isinstance(e, (Refused, ImportError)):
             import traceback
