@@ -6,6 +6,7 @@
 #include <cctype>
 #include <csignal>
 #include <cstring>
+#include <regex>
 #include <utility>
 
 #include "harness/sweep/quantities.h"
@@ -154,6 +155,21 @@ bool may_be_due_to_another(const std::vector<Failure>& failures) {
   return std::all_of(failures.begin(), failures.end(), [](const Failure& f) {
     return f.kind == Failure::Kind::kReported && (f.status == Status::kTimeout || f.status == Status::kCommError);
   });
+}
+
+int missing_rank(const std::vector<Failure>& failures) {
+  static const std::regex said("rank ([0-9]{1,6}) has not arrived");
+  int missing = -1;
+  for (const Failure& f : failures) {
+    std::smatch found;
+    if (!std::regex_search(f.reason, found, said)) continue;
+    const int rank = std::stoi(found[1]);
+    if (missing >= 0 && rank != missing) return -1;
+    missing = rank;
+  }
+  for (const Failure& f : failures)
+    if (f.rank == missing) return -1;
+  return missing;
 }
 
 Outcome outcome_of_lateness(int rank, const std::string& late, const std::vector<Failure>& failures) {

@@ -61,6 +61,9 @@ Outcome outcome_of_silence(const std::vector<Silence>& silent, fsdp::Nanos timeo
 // A rank that waited too long, or lost a peer: what a rank that is stuck does to its peers. `late`: of lateness_text().
 bool may_be_due_to_another(const std::vector<Failure>& failures);
 Outcome outcome_of_lateness(int rank, const std::string& late, const std::vector<Failure>& failures);
+// The rank that the transports of those who gave up say has not arrived, where all that say one say the same and it has
+// not failed itself; -1: none. It may have entered the call and sleep in it, so that its own account does not tell.
+int missing_rank(const std::vector<Failure>& failures);
 
 // The last lines of a log as one line of at most `limit` characters, for a sentence; empty for an empty log.
 std::string last_lines(const std::string& log, std::size_t limit = 300);

@@ -217,7 +217,9 @@ class Trial {
     }
     if (!may_be_due_to_another(failures_)) return outcome_of(failures_);
     const std::vector<RankState> states = watch_.states();
-    const std::vector<int> late = late_ranks(states);
+    std::vector<int> late = late_ranks(states);
+    if (const int missing = missing_rank(failures_); late.empty() && missing >= 0 && missing < ranks_->count())
+      late = {missing};
     if (late.empty()) return outcome_of(failures_);
     return outcome_of_lateness(late.front(), lateness_text(states, late, Lateness::kAwaited, doing()), failures_);
   }

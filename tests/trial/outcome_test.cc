@@ -87,5 +87,16 @@ TEST(Outcome, LongLogsKeepTheirEnd) {
   EXPECT_EQ(last_lines(""), "");
 }
 
+TEST(Outcome, TheRankThatTransportsMissIsNamedUnlessItFailedItself) {
+  const auto waited = [](int rank, const std::string& missing) {
+    return Failure{Status::kTimeout, rank, Failure::Kind::kReported,
+                   "[comm] rank 1 waited 3 s: " + missing + " has not arrived"};
+  };
+  EXPECT_EQ(missing_rank({waited(0, "rank 2"), waited(1, "rank 2")}), 2);
+  EXPECT_EQ(missing_rank({waited(0, "rank 2"), waited(1, "rank 0")}), -1);
+  EXPECT_EQ(missing_rank({waited(0, "rank 2"), waited(2, "rank 2")}), -1);
+  EXPECT_EQ(missing_rank({waited(0, "somebody")}), -1);
+}
+
 }  // namespace
 }  // namespace harness
