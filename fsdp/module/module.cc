@@ -20,11 +20,12 @@ namespace {
               "its call operator, or put the module that reads it into the same unit");
 }
 
-// In the words of a module: where, and of tensors without memory, why.
+// Says where it happened, and why, where that is for want of values.
 [[noreturn]] void throw_of_module(const std::string& path, const std::string& type, const c10::Error& e) {
   std::string what = e.what_without_backtrace();
   what = what.substr(0, what.find('\n'));
-  const bool no_values = what.find("meta") != std::string::npos || what.find("Meta") != std::string::npos;
+  // "cannot be called on meta tensors", "Cannot copy out of meta tensor", ...; "metadata" has nothing to do with it.
+  const bool no_values = what.find("meta tensor") != std::string::npos || what.find("Meta tensor") != std::string::npos;
   const std::string where = "[" + (path.empty() ? "the model" : path) + "] " + type + ": ";
   throw Error(
       no_values ? where + "needs the values of a tensor that has none (device meta, as in the virtual world): " + what +

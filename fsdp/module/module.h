@@ -28,8 +28,8 @@ struct Parameter {
   std::string unit;         // name of the unit that holds it, of a sharded model
   at::Tensor value;         // set while its unit is unsharded
 
-  // What a module computes with: the value, or this owner's reader of it. Every owner asks once per forward. Throws
-  // Error, with parameter and unit, where there is no value.
+  // Returns what a module computes with: the value, or this owner's reader of it. Every owner asks once per forward.
+  // Throws Error, with parameter and unit, where there is no value.
   at::Tensor read();
   void set(at::Tensor v) { readers_.clear(), value = std::move(v); }
 

@@ -7,6 +7,8 @@
 
 #include "fsdp/core/errors.h"
 #include "harness/sweep/quantities.h"
+#include "harness/sweep/runtime_limits.h"
+#include "harness/sweep/text.h"
 #include "harness/trial/trial.h"
 
 namespace harness::cli {
@@ -16,84 +18,67 @@ constexpr int kRounds = 2;
 constexpr fsdp::Nanos kTime = 5'000'000'000;  // of the repetitions of one case in a round
 constexpr int kFewest = 4, kMost = 6;
 
-struct Measured {
-  std::string label, reason;
-  std::optional<fsdp::Nanos> here;  // step of the sweep's own row
+// A case and what became of it under PyTorch.
+struct Confirmed {
+  std::string label, reason;  // reason: why it gave no time
+  std::optional<fsdp::Nanos> in_sweep;
+  CaseSettings settings;
   std::vector<fsdp::Nanos> samples;
-  std::optional<fsdp::Nanos> step, low, high;
+  SampleSummary step;  // of the samples
 };
 
-// What PyTorch's ranks cannot be asked for, and what does not decide between cases of one workload.
-CaseSettings without_counterpart(CaseSettings c, Runtime runtime, std::string& left_out) {
-  const CaseSettings before = c;
-  c.wire.reset();
-  c.memory_budget = CaseSettings().memory_budget;
-  c.collectives = CollectivesKind::kAuto;
-  c.reduce_scatter_slots = CaseSettings().reduce_scatter_slots;
-  c.reduce_scatter_communicator = CaseSettings().reduce_scatter_communicator;
-  c.prefetch_order.reset();
-  c.max_inflight.reset();
-  left_out.clear();
-  for (const char* name : {"wire", "memory_budget", "reduce_scatter_slots", "reduce_scatter_communicator",
-                           "prefetch_order", "max_inflight"}) {
-    if (setting_text(before, name) != setting_text(c, name))
-      left_out += (left_out.empty() ? "" : ", ") + std::string(name) + " " + setting_text(before, name);
-  }
-  c.runtime = runtime;
+Confirmed confirmed(const CaseRecord& row, Runtime runtime, std::vector<std::string>& left_out) {
+  Confirmed c;
+  CaseRecord there = row;  // for its label, which names the runtime where that is an axis
+  c.in_sweep = row.step_ns;
+  c.settings = case_under(runtime, settings_of(row), left_out);
+  c.settings.collectives = CollectivesKind::kAuto;  // Gloo or NCCL, by the device
+  for (auto& [name, value] : there.axes)
+    if (name == "runtime") value = setting_text(c.settings, "runtime");
+  c.label = label_of(there);
   return c;
 }
 
-// One round of a case; a case that did not run is not tried again.
-void measure(Measured& m, const CaseRecord& row, Runtime runtime, std::string& left_out) {
-  if (!m.reason.empty()) return;
-  const CaseSettings settings = without_counterpart(settings_of(row), runtime, left_out);
+// One round; a case that did not run is not tried again.
+void measure(Confirmed& c) {
+  if (!c.reason.empty()) return;
   TrialOptions options;
   options.repeat = {.min = kFewest, .max = kMost, .relative_ci = 0.02, .time = kTime};
   options.trace = false;
-  std::cerr << "confirming " << m.label << " under " << setting_text(settings, "runtime") << std::endl;
-  const CaseRecord r = run_trial(settings, options);
-  if (r.samples.empty()) m.reason = r.reason.empty() ? "gave no time" : r.reason;
-  m.samples.insert(m.samples.end(), r.samples.begin(), r.samples.end());
+  std::cerr << "confirming " << c.label << std::endl;
+  const CaseRecord r = run_trial(c.settings, options);
+  if (r.samples.empty()) c.reason = r.reason.empty() ? "gave no time" : r.reason;
+  c.samples.insert(c.samples.end(), r.samples.begin(), r.samples.end());
 }
 
-void take_together(Measured& m) {
-  if (m.samples.empty()) return;
-  const SampleSummary s = summarize(m.samples);
-  m.step = s.median, m.low = s.ci_low, m.high = s.ci_high;
+std::string line_of(const Confirmed& c) {
+  const std::string in_sweep = c.in_sweep ? ", in the sweep " + format_nanos(*c.in_sweep) : "";
+  if (c.samples.empty()) return fmt::format("  {}: {}{}\n", c.label, c.reason, in_sweep);
+  return fmt::format("  {}: {} a step ({} to {}){}\n", c.label, format_nanos(c.step.median),
+                     format_nanos(c.step.ci_low), format_nanos(c.step.ci_high), in_sweep);
 }
 
-std::string line_of(const Measured& m) {
-  const std::string here = m.here ? ", in the sweep " + format_nanos(*m.here) : "";
-  if (!m.step) return fmt::format("  {}: {}{}\n", m.label, m.reason, here);
-  return fmt::format("  {}: {} a step ({} to {}){}\n", m.label, format_nanos(*m.step), format_nanos(*m.low),
-                     format_nanos(*m.high), here);
-}
-
-// Says how the fastest of those that ran stands to the one that was recommended.
-std::string verdict(const std::vector<Measured>& all) {
-  const Measured& best = all.front();
-  if (!best.step) return "The recommended case does not run there: nothing is confirmed.\n";
-  const Measured* fastest = &best;
-  std::size_t ran = 0;
-  for (const Measured& m : all) {
-    if (!m.step) continue;
-    ++ran;
-    if (*m.step < *fastest->step) fastest = &m;
+// How the recommended case, the first, stands to the others that ran.
+std::string verdict(const std::vector<Confirmed>& all) {
+  const Confirmed& chosen = all.front();
+  if (chosen.samples.empty()) return "The recommended case does not run there: nothing is confirmed.\n";
+  const Confirmed* rival = nullptr;  // the fastest other one
+  std::vector<fsdp::Nanos> others;
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    if (all[i].samples.empty()) continue;
+    others.push_back(all[i].step.median);
+    if (rival == nullptr || all[i].step.median < rival->step.median) rival = &all[i];
   }
-  if (ran < 2) return "No runner-up runs there: nothing to compare with.\n";
-  if (fastest == &best) {
-    std::vector<fsdp::Nanos> others;
-    for (std::size_t i = 1; i < all.size(); ++i)
-      if (all[i].step) others.push_back(*all[i].step);
-    return fmt::format("The choice holds: the recommended case is the fastest there too{}.\n",
-                       std::is_sorted(others.begin(), others.end()) ? "" : "; the runners-up change places");
-  }
-  const double less = 100.0 * (1.0 - static_cast<double>(*fastest->step) / static_cast<double>(*best.step));
-  if (*fastest->high >= *best.low)
-    return fmt::format("The choice is not told apart there: {} is {:.1f} % faster, inside the intervals.\n",
-                       fastest->label, less);
-  return fmt::format("The choice does NOT hold there: {} is {:.1f} % faster than the recommended case.\n",
-                     fastest->label, less);
+  if (rival == nullptr) return "No runner-up runs there: there is nothing to compare with.\n";
+  const double slower =
+      100.0 * (static_cast<double>(rival->step.median) / static_cast<double>(chosen.step.median) - 1.0);
+  const std::string by = fmt::format("{} is {:.1f} % {} than the recommended case", rival->label, std::abs(slower),
+                                     slower < 0 ? "faster" : "slower");
+  if (rival->step.ci_low <= chosen.step.ci_high && chosen.step.ci_low <= rival->step.ci_high)
+    return "The choice is not told apart there: " + by + ", inside the intervals.\n";
+  if (slower < 0) return "The choice does NOT hold there: " + by + ".\n";
+  return fmt::format("The choice holds there: {}{}.\n", by,
+                     std::is_sorted(others.begin(), others.end()) ? "" : "; the runners-up change places");
 }
 
 }  // namespace
@@ -102,22 +87,24 @@ std::string confirmation(const Recommendation& r, const std::vector<CaseRecord>&
   if (!r.best) return "";
   std::vector<std::size_t> chosen = {r.best->index};
   for (const Contender& c : r.runners_up) chosen.push_back(c.index);
-  std::vector<Measured> all;
-  std::string left_out;
+  std::vector<Confirmed> all;
+  std::vector<std::string> left_out;
   for (const std::size_t i : chosen) {
     if (cases[i].predicted)
       throw fsdp::ConfigError(
           "[--confirm] the cases are predictions for another machine; run the sweep there with --runtime fsdp2");
-    Measured& m = all.emplace_back();
-    m.label = label_of(cases[i]), m.here = cases[i].step_ns;
+    all.push_back(confirmed(cases[i], runtime, left_out));
   }
   for (int round = 0; round < kRounds; ++round)
-    for (std::size_t i = 0; i < all.size(); ++i) measure(all[i], cases[chosen[i]], runtime, left_out);
-  for (Measured& m : all) take_together(m);
+    for (Confirmed& c : all) measure(c);
+  for (Confirmed& c : all)
+    if (!c.samples.empty()) c.step = summarize(c.samples);
+  std::sort(left_out.begin(), left_out.end());
+  left_out.erase(std::unique(left_out.begin(), left_out.end()), left_out.end());
   std::string text =
       fmt::format("Run under PyTorch's own {} on this machine{}:\n", runtime == Runtime::kFsdp2 ? "FSDP2" : "FSDP1",
-                  left_out.empty() ? "" : ", without " + left_out);
-  for (const Measured& m : all) text += line_of(m);
+                  left_out.empty() ? "" : ", without " + fmt::format("{}", fmt::join(left_out, ", ")));
+  for (const Confirmed& c : all) text += line_of(c);
   return text + verdict(all);
 }
 

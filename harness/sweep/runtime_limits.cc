@@ -9,6 +9,22 @@
 namespace harness {
 namespace {
 
+struct Missing {
+  const char *setting, *why;
+  bool of_fsdp2_alone = false;
+  bool in(Runtime r) const { return r != Runtime::kShardscope && (!of_fsdp2_alone || r == Runtime::kFsdp2); }
+};
+// What PyTorch's runtimes have no counterpart for.
+constexpr Missing kMissing[] = {{"wire", "networks are emulated under this program's collectives alone"},
+                                {"memory_budget", "PyTorch's allocator has no budget here"},
+                                {"prefetch_order", "PyTorch prefetches in the order of the modules"},
+                                {"reduce_scatter_slots", "PyTorch keeps one reduction's input until the next one"},
+                                {"reduce_scatter_communicator", "PyTorch's choice cannot be set"},
+                                {"nccl_ctas", "it is set by NCCL_MAX_CTAS there"},
+                                {"nccl_buffers", "it is not set from here"},
+                                {"buffer_dtype", "rotary tables are made in fp32 there"},
+                                {"max_inflight", "fully_shard has no limit of gathers", true}};
+
 // A setting that PyTorch has no counterpart for stands at its default.
 void keep(const CaseSettings& c, const char* setting, const std::string& why) {
   const SettingRow& row = setting_row(setting);
@@ -29,14 +45,8 @@ void check_both(const CaseSettings& c) {
     refuse(c, "model", "a .pt2 has no Python that PyTorch's FSDP could wrap; use a preset or a config.json");
   if (c.collectives == CollectivesKind::kLocal)
     refuse(c, "collectives", "PyTorch's ranks on the CPU talk over Gloo; use auto or gloo");
-  keep(c, "wire", "networks are emulated under this program's collectives alone");
-  keep(c, "memory_budget", "PyTorch's allocator has no budget on the CPU");
-  keep(c, "prefetch_order", "PyTorch prefetches in the order of the modules");
-  keep(c, "reduce_scatter_slots", "PyTorch keeps one reduction's input until the next one");
-  keep(c, "reduce_scatter_communicator", "PyTorch's choice cannot be set");
-  keep(c, "nccl_ctas", "it is set by NCCL_MAX_CTAS there");
-  keep(c, "nccl_buffers", "it is not set from here");
-  keep(c, "buffer_dtype", "rotary tables are made in fp32 there");
+  for (const Missing& m : kMissing)
+    if (m.in(c.runtime)) keep(c, m.setting, m.why);
 }
 
 void check_fsdp2(const CaseSettings& c) {
@@ -45,13 +55,14 @@ void check_fsdp2(const CaseSettings& c) {
   if (c.backward_prefetch.mode != fsdp::BackwardPrefetch::kPre)
     refuse(c, "backward_prefetch",
            "fully_shard gathers the next unit before a unit's backward, always; use pre, or pre:K");
-  keep(c, "max_inflight", "fully_shard has no limit of gathers");
 }
 
 void check_fsdp1(const CaseSettings& c) {
   if (c.unit.layout == fsdp::Layout::kPerParameter)
     refuse(c, "layout", "FullyShardedDataParallel has flat parameters; use flat, or --runtime fsdp2");
-  if (c.unit.group > 0) refuse(c, "strategy", "its hybrid strategies do not run over Gloo; use --runtime fsdp2");
+  if (c.unit.group > 0)
+    refuse(c, "strategy",
+           "its hybrid strategies do not run over Gloo, and are not mapped for NCCL; use --runtime fsdp2");
   if (c.forward_prefetch > 1)
     refuse(c, "forward_prefetch", "FullyShardedDataParallel looks one unit ahead; use 0 or 1");
   if (c.backward_prefetch.depth > 1)
@@ -63,6 +74,18 @@ void check_fsdp1(const CaseSettings& c) {
 }
 
 }  // namespace
+
+CaseSettings case_under(Runtime runtime, CaseSettings c, std::vector<std::string>& changed) {
+  c.runtime = runtime;
+  for (const Missing& m : kMissing) {
+    if (!m.in(runtime)) continue;
+    const std::string text = setting_text(c, m.setting), standard = setting_row(m.setting).standard;
+    if (text == standard) continue;
+    changed.push_back(std::string(m.setting) + " " + text);
+    apply_setting(c, m.setting, standard);
+  }
+  return c;
+}
 
 void check_runtime(const CaseSettings& c) {
   if (c.runtime == Runtime::kShardscope) return;

@@ -76,7 +76,7 @@ class EventReader {
   bool skip_long_value();
   void read_events();
   bool read_event();
-  // What a host operator or Python function of this name is here; kOther: nothing.
+  // Says what a host operator or Python function of this name is here; kOther: nothing.
   EventCategory call_category(std::string_view name) const;
   Scan parse_event(JsonCursor& c, RawEvent& e) const;
   bool resynchronise(std::size_t from);

@@ -32,7 +32,7 @@ class HostLanes {
   void add_operator(ForeignTrace& trace, const Event& e);
   // A call (c10d::...) or a range of Gloo's (gloo:...); others are let pass.
   void add_collective(ForeignTrace& trace, const Event& e);
-  // What was added becomes operations of one device and the calls that launched them.
+  // Makes what was added operations of one device and the calls that launched them.
   void finish(ForeignTrace& trace);
 
  private:

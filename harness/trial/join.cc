@@ -58,7 +58,7 @@ class Joiner {
         options_(options),
         patience_(settings.step_timeout),
         meeting_(meeting_of(place, secret)),
-        pytorch_(settings.runtime == Runtime::kShardscope ? nullptr : std::make_unique<PytorchRanks>()),
+        pytorch_(pytorch_ranks_of(settings)),
         program_(launch_options(place, options, pytorch_.get())),
         leader_(meet_leader(meeting_, secret, fsdp::steady_now() + patience_, [this] { return !stopped(); })) {
     leader_.send(to_json_line(Hello{identity_of(place_, settings_), local_end(leader_.fd()).interface}));
@@ -209,7 +209,7 @@ void give_jobs(JoinedRanks& ranks, const CaseSettings& settings, const Rendezvou
     ranks.send(rank, to_json_line(p));
     RankJob job = rank_job(settings, r, rank);
     job.local_rank = hello.identity.local_rank;
-    ranks.send(rank, settings.runtime == Runtime::kShardscope ? to_json_line(job) : pytorch_job_line(job));
+    ranks.send(rank, job_line(job));
   }
 }
 }  // namespace

@@ -9,7 +9,8 @@ namespace harness {
 namespace {
 using Json = nlohmann::json;
 
-// What numbers of a line may be. A process is looked at, and ended when it is stopped: no number stands for a group.
+// These are the ranges of a line's numbers. A process is looked at, and ended when it is stopped: no number stands for
+// a group.
 constexpr Range kRanks{0, kMostInt}, kLocalRanks{-1, kMostInt}, kProcesses{0, kMostInt};
 constexpr Range kTicks{0, std::int64_t{1} << 56}, kWaitStatuses{-kMostInt, kMostInt}, kExitCodes{0, 255};
 

@@ -51,7 +51,7 @@ auto parse_line(const std::string& line, const char* what, Parse parse) {
   }
 }
 
-// What numbers of a line may be: sums of them stay inside 64 bits.
+// These are the ranges of a line's numbers: sums of them stay inside 64 bits.
 constexpr std::int64_t kMostCount = std::int64_t{1} << 53;
 constexpr Range kRanks{0, kMostInt}, kUnits{fsdp::kNoUnit, kMostInt}, kCounts{0, kMostCount};
 constexpr Range kIds{0, std::numeric_limits<std::uint32_t>::max()}, kDescriptors{-1, 1 << 20};

@@ -10,14 +10,11 @@ namespace harness {
 namespace {
 using Json = nlohmann::json;
 
-Json model_json(const CaseSettings& c) {
+Json model_json(const CaseSettings& c, const fsdp::ModuleTree& tree) {
   const ModelSettings m = model_of(c);
   Json frozen = Json::array();
-  for (std::size_t at = 0; at < m.frozen.size();) {
-    const std::size_t end = std::min(m.frozen.find('+', at), m.frozen.size());
-    frozen.push_back(m.frozen.substr(at, end - at));
-    at = end + 1;
-  }
+  for (const fsdp::ParameterInfo& p : tree.parameters)
+    if (!p.trainable) frozen.push_back(p.name);
   return {{"family", m.family},
           {"layers", m.layers},
           {"decoder_layers", m.decoders()},
@@ -42,8 +39,7 @@ Json model_json(const CaseSettings& c) {
           {"accumulate", c.accumulate}};
 }
 
-Json units_json(const CaseSettings& c) {
-  const fsdp::ModuleTree tree = describe_model(model_of(c));
+Json units_json(const CaseSettings& c, const fsdp::ModuleTree& tree) {
   const fsdp::UnitPlan plan = plan_of(c);
   check_runtime_units(c, plan);
   Json units = Json::array();
@@ -70,10 +66,19 @@ void PytorchRanks::set_program(LaunchOptions& launch) const {
   launch.arguments = {scripts_.file("fsdp_rank.py")};
 }
 
-std::string pytorch_job_line(const RankJob& job) {
+std::unique_ptr<PytorchRanks> pytorch_ranks_of(const CaseSettings& c) {
+  return c.runtime == Runtime::kShardscope ? nullptr : std::make_unique<PytorchRanks>();
+}
+
+std::string job_line(const RankJob& job) {
+  const CaseSettings& c = job.settings;
+  if (c.runtime == Runtime::kShardscope) return to_json_line(job);
+  const fsdp::ModuleTree tree = describe_model(model_of(c));
   Json line = Json::parse(to_json_line(job));
-  line["pytorch"] = {
-      {"model", model_json(job.settings)}, {"units", units_json(job.settings)}, {"group", job.settings.unit.group}};
+  line["pytorch"] = {{"model", model_json(c, tree)},
+                     {"units", units_json(c, tree)},
+                     {"group", c.unit.group},
+                     {"step_timeout_s", static_cast<double>(c.step_timeout) / 1e9}};
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

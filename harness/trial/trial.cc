@@ -45,8 +45,7 @@ class Trial {
   Trial(const CaseSettings& settings, const TrialOptions& options)
       : settings_(settings),
         options_(options),
-        pytorch_(settings.runtime == Runtime::kShardscope || options.ranks ? nullptr
-                                                                           : std::make_unique<PytorchRanks>()),
+        pytorch_(options.ranks ? nullptr : pytorch_ranks_of(settings)),
         ranks_(options.ranks ? options.ranks() : start_here(settings, options, pytorch_.get(), own_cores_)),
         watch_(*ranks_, settings.step_timeout),
         answers_(ranks_->count()) {}
@@ -97,10 +96,7 @@ class Trial {
     if (pytorch != nullptr) pytorch->set_program(launch);
     auto ranks = std::make_unique<RankProcesses>(launch);
     own_cores = ranks->on_own_cores();
-    for (int rank = 0; rank < settings.world; ++rank) {
-      const RankJob job = rank_job(settings, rendezvous, rank);
-      ranks->send(rank, pytorch != nullptr ? pytorch_job_line(job) : to_json_line(job));
-    }
+    for (int rank = 0; rank < settings.world; ++rank) ranks->send(rank, job_line(rank_job(settings, rendezvous, rank)));
     return ranks;
   }
 
@@ -311,7 +307,7 @@ bool may_run(const CaseSettings& settings, CaseRecord& record) {
     record.predicted = settings.device == DeviceKind::kVirtual;
     record.warnings = setting_warnings(settings);
     fill_units(record, settings);
-    check_runtime_units(settings, plan_of(settings));
+    if (settings.runtime != Runtime::kShardscope) check_runtime_units(settings, plan_of(settings));
     return true;
   } catch (const fsdp::ConfigError& e) {
     record.status = Status::kConfigError;

@@ -48,7 +48,8 @@ struct TrialOptions {
 };
 
 // Never throws for what becomes of the case: that is the record's status and reason. Throws fsdp::EnvironmentError when
-// the rank program cannot be started at all. May be called from several threads at once.
+// shardscope-rank cannot be started at all; where the user's Python cannot, the case is skipped with the reason. May be
+// called from several threads at once.
 CaseRecord run_trial(const CaseSettings& settings, const TrialOptions& options);
 
 // $SHARDSCOPE_RANK, else `shardscope-rank` beside the running program.

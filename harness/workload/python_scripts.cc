@@ -18,7 +18,12 @@ ScriptFolder::ScriptFolder(const std::string& what) {
     throw fsdp::EnvironmentError("[" + what +
                                  "] no temporary folder can be made; set TMPDIR to a folder that can be written");
   path_ = path;
-  for (const PythonScript& s : python_scripts()) std::ofstream(path_ / s.name, std::ios::binary) << s.text;
+  for (const PythonScript& s : python_scripts()) {
+    std::ofstream out(path_ / s.name, std::ios::binary);
+    if (!(out << s.text).flush())
+      throw fsdp::EnvironmentError("[" + what + "] " + path_.string() +
+                                   " cannot be written; make room there, or set TMPDIR to another folder");
+  }
 }
 
 ScriptFolder::~ScriptFolder() {

@@ -91,6 +91,21 @@ def check_same(what, joined, reference, contract, hosts, collectives):
     check(f"{what}: {contract}, {hosts}, {collectives}", told == (contract, hosts, collectives), str(told))
 
 
+def check_pytorch(what, launch, shardscope, reference, python, hosts):
+    """Ranks of PyTorch's own FSDP under the same launcher; where there is no whole PyTorch, that is said."""
+    why = whole_torch.why_not(python)
+    if why:
+        print(f"--    {what}, PyTorch's ranks: no whole PyTorch in {python} ({why})", flush=True)
+        return
+    more = {"env": {**os.environ, "SHARDSCOPE_PYTHON": python}}
+    for runtime in ("fsdp2", "fsdp1"):
+        row = document(call([*launch, shardscope, "run", "--json", "--runtime", runtime, *CASE], **more))
+        losses, wanted = row.get("losses", []), reference["losses"]
+        same = len(losses) == len(wanted) and all(abs(a - b) <= 1e-5 * abs(b) for a, b in zip(losses, wanted))
+        told = row.get("environment", {}).get("hosts")
+        check(f"{what}, {runtime} on {hosts}: losses as ours", row["status"] == "ok" and same and told == hosts, f"{row['status']} {row['reason']} {losses} {told}")
+
+
 def per_rank(directory, variable, command):
     """A shell command whose standard error and exit code are kept by rank, also when the launcher ends it because another rank has failed."""
     return ["sh", "-c", f"trap '' TERM; {command} 2>{directory}/${variable}.err; code=$?; echo $code >{directory}/${variable}.code; exit $code"]

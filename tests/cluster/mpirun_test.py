@@ -1,5 +1,6 @@
-"""usage: mpirun_test.py SHARDSCOPE"""
+"""usage: mpirun_test.py SHARDSCOPE PYTHON"""
 import os
+import sys
 
 import cluster
 
@@ -14,6 +15,8 @@ done = cluster.call(launch + [shardscope, "run", "--json", *cluster.CASE])
 cluster.check_same("mpirun", cluster.document(done), reference, "mpi", f"{host}:2", "local")
 done = cluster.call(launch + [shardscope, "run", "--json", "--collectives", "gloo", *cluster.CASE])
 cluster.check_same("mpirun, gloo", cluster.document(done), reference, "mpi", f"{host}:2", "gloo")
+
+cluster.check_pytorch("mpirun", launch, shardscope, reference, sys.argv[2], f"{host}:2")
 
 differ = cluster.per_rank(folder, "OMPI_COMM_WORLD_RANK", f"{shardscope} run --seq $((32 + OMPI_COMM_WORLD_RANK))")
 cluster.call(launch + differ)

@@ -10,6 +10,7 @@ import sys
 import time
 
 import cluster
+from processes import processor_s
 
 cluster.need_root()
 ip = cluster.program("ip", "iproute2")
@@ -138,14 +139,6 @@ def environment(pid):
     except OSError:
         return {}
     return dict(p.split("=", 1) for p in pairs if "=" in p)
-
-
-def processor_s(pid):
-    try:
-        fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
-    except OSError:
-        return 0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def torchrun_on_both():

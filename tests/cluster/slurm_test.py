@@ -1,6 +1,6 @@
 """A Slurm of this test's own: munged, slurmctld and two slurmd on this machine, in a temporary folder, stopped at the end.
 
-usage: slurm_test.py SHARDSCOPE REPOSITORY
+usage: slurm_test.py SHARDSCOPE REPOSITORY PYTHON
 """
 import os
 import signal
@@ -108,6 +108,8 @@ def ranks_of_a_step():
     os.environ["MASTER_ADDR"] = "127.0.0.1"  # the names of these nodes are no hosts
     done = cluster.call(["srun", "-N2", "-n2", shardscope, "run", "--json", *cluster.CASE])
     cluster.check_same("srun, two nodes", cluster.document(done), reference, "slurm", "n0:1, n1:1", "gloo")
+    cluster.check_pytorch("srun, one node", ["srun", "-N1", "-n2"], shardscope, reference, sys.argv[3], "n0:2")
+    cluster.check_pytorch("srun, two nodes", ["srun", "-N2", "-n2"], shardscope, reference, sys.argv[3], "n0:1, n1:1")
     differ = cluster.per_rank(folder, "SLURM_PROCID", f"{shardscope} run --seq $((32 + SLURM_PROCID))")
     cluster.call(["srun", "-N1", "-n2", "--kill-on-bad-exit=0", *differ])
     cluster.check_table("ranks with other settings", folder, 2, "rank 1 has other settings than rank 0 (seq 33 against 32)")

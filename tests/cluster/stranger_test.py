@@ -15,6 +15,7 @@ import threading
 import time
 
 import cluster
+from processes import processor_s
 
 SECRET = secrets.token_hex(32)
 ADDRESS = ["10.213.78.1", "10.213.78.2", "10.213.78.3"]
@@ -181,11 +182,6 @@ def leader_pid(port):
 
 def resident(pid):
     return int(open(f"/proc/{pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def processor_s(pid):
-    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def listens(i, address, port):

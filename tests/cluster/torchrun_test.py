@@ -19,11 +19,7 @@ cluster.check_same("torchrun", cluster.document(done), reference, "torchrun", f"
 done = cluster.call(launch + [shardscope, "run", "--json", "--collectives", "gloo", *cluster.CASE])
 cluster.check_same("torchrun, gloo", cluster.document(done), reference, "torchrun", f"{host}:2", "gloo")
 
-os.environ["SHARDSCOPE_PYTHON"] = sys.argv[2]
-for runtime in ("fsdp2", "fsdp1"):
-    row = cluster.document(cluster.call(launch + [shardscope, "run", "--json", "--runtime", runtime, *cluster.CASE]))
-    same = len(row["losses"]) > 0 and all(abs(a - b) <= 1e-5 * abs(b) for a, b in zip(row["losses"], reference["losses"]))
-    cluster.check(f"torchrun, {runtime}: losses as ours", row["status"] == "ok" and same, f"{row['status']} {row['reason']} {row['losses']}")
+cluster.check_pytorch("torchrun", launch, shardscope, reference, sys.argv[2], f"{host}:2")
 
 differ = cluster.per_rank(folder, "RANK", f"{shardscope} run --seq $((32 + RANK))")
 cluster.call(launch + differ)

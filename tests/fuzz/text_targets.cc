@@ -7,7 +7,9 @@
 #include "harness/cost/hardware.h"
 #include "harness/sweep/spec.h"
 #include "harness/trial/join_messages.h"
+#include "harness/trial/lateness.h"
 #include "harness/trial/messages.h"
+#include "harness/trial/run_store.h"
 #include "harness/workload/model_config.h"
 #include "tests/fuzz/targets.h"
 
@@ -74,6 +76,8 @@ std::size_t lines(const std::uint8_t* bytes, std::size_t n) {
   answered<fsdp::Error>([&] { rank_end_from_json(line); });
   answered<fsdp::Error>([&] { refusal_from_json(line); });
   answered<fsdp::Error>([&] { end_from_json(line); });
+  answered<fsdp::Error>([&] { at_from_json(line); });
+  answered<fsdp::Error>([&] { RunStore().take(0, line); });
   if (!names_a_path(line)) answered<fsdp::Error>([&] { rank_job_from_json(line); });
   return n;
 }

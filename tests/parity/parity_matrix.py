@@ -173,7 +173,7 @@ class Matrix:
     def __init__(self, a):
         self.a, self.rows, self.lock = a, [], threading.Lock()
         programs = [a.driver, a.program, pathlib.Path(a.program).with_name("shardscope-rank")]
-        sources = [*map(pathlib.Path, programs), HERE.parents[1] / "bench" / "peer_fsdp.py", *sorted(HERE.glob("parity_*.py"))]
+        sources = [*map(pathlib.Path, programs), *(HERE.parents[1] / "harness/workload/python" / name for name in ("counter_numbers.py", "families.py")), *sorted(HERE.glob("parity_*.py"))]
         self.programs = hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest()[:12]
         self.log = open(a.log, "a+", encoding="utf-8") if a.log else None
         if self.log:

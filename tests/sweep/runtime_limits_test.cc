@@ -49,7 +49,7 @@ TEST_P(RefusedByPytorch, WithItsReasonAndAWayOut) {
   const std::string text = said({{"runtime", r.runtime}, {r.setting, r.value}});
   EXPECT_THAT(text, AllOf(StartsWith("["), HasSubstr(r.why))) << r.setting;
   EXPECT_THAT(text, testing::AnyOf(HasSubstr("use "), HasSubstr("leave it out"), HasSubstr("it is"))) << r.setting;
-  EXPECT_EQ(said({{r.setting, r.value}}), r.setting == std::string("device") ? said({{"device", r.value}}) : "");
+  EXPECT_EQ(said({{r.setting, r.value}}), "") << "this program's runtime takes it";
 }
 
 INSTANTIATE_TEST_SUITE_P(Settings, RefusedByPytorch,
@@ -74,6 +74,20 @@ INSTANTIATE_TEST_SUITE_P(Settings, RefusedByPytorch,
                            return std::string(info.param.runtime) + "_" + info.param.setting + "_" +
                                   std::to_string(info.index);
                          });
+
+TEST(RuntimeLimits, ACaseForPytorchLeavesOutWhatThatHasNoCounterpartFor) {
+  CaseSettings c;
+  for (const auto& [name, text] : SettingTexts{{"wire", "50us,10GB/s"}, {"max_inflight", "3"}, {"wrap", "root"}})
+    apply_setting(c, name, text);
+  std::vector<std::string> changed;
+  const CaseSettings there = case_under(Runtime::kFsdp2, c, changed);
+  EXPECT_THAT(changed, testing::ElementsAre("wire 50us,10GB/s", "max_inflight 3"));
+  EXPECT_EQ(there.wrap.text, "root");
+  EXPECT_NO_THROW(validate_for_plan(there));
+  changed.clear();
+  case_under(Runtime::kFsdp1, c, changed);
+  EXPECT_THAT(changed, testing::ElementsAre("wire 50us,10GB/s"));  // FSDP1 has a limiter
+}
 
 }  // namespace
 }  // namespace harness

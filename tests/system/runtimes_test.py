@@ -13,6 +13,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 import whole_torch  # noqa: E402
+from processes import lives, processor_s  # noqa: E402
 from command import PROGRAM, Checks, call, run_json  # noqa: E402
 
 check = Checks()
@@ -92,23 +93,6 @@ def a_killed_or_stopped_rank_is_named():
         check(row["status"] == status and row["reason"].startswith(words), f"{fault.name}: {row['status']} {row['reason']}")
         check(time.monotonic() - began < 20, f"{fault.name}: ended after {time.monotonic() - began:.1f} s")
         check(not any(lives(r) for r in ranks), f"{fault.name}: orphans")
-
-
-def processor_s(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            fields = f.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except OSError:
-        return 0.0
-
-
-def lives(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def one_sweep_holds_all():

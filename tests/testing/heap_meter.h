@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// Of the sanitizers' allocator; absent without one, and then nothing is seen.
+// These belong to the sanitizers' allocator; without one they are absent, and nothing is seen.
 extern "C" {
 __attribute__((weak)) int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t),
                                                                     void (*)(const volatile void*));

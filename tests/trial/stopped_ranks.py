@@ -18,6 +18,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testing"))
+from processes import lives, processor_s  # noqa: E402
+
 WORLD = 3
 GRACE_S = 5.0
 PRELOAD = """
@@ -65,15 +68,6 @@ def preload(folder):
         f.write(PRELOAD)
     subprocess.run([os.environ.get("CC", "c++"), "-shared", "-fPIC", "-o", library, source], check=True)
     return library
-
-
-def processor_s(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            fields = f.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except OSError:
-        return 0.0
 
 
 class Cell:
@@ -184,14 +178,6 @@ def parent(pid):
             return int(f.read().rsplit(")", 1)[1].split()[1])
     except OSError:
         return 0
-
-
-def lives(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return pid > 1 and f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def kill(pid):

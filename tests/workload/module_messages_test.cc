@@ -1,4 +1,4 @@
-// What a model that is called in a way it cannot be says: parameter, unit, module, cause.
+// A model that is called in a way it cannot be names the parameter, the unit, the module and the cause.
 #include <gmock/gmock.h>
 
 #include "fsdp/core/errors.h"
@@ -21,7 +21,7 @@ using testing::StartsWith;
 // Reads its neighbour's weight itself, or asks for a tensor's values.
 class Crooked final : public fsdp::Module {
  public:
-  enum class Does { kReadsAnothers, kAsksForValues, kMixesShapes };
+  enum class Does { kReadsAnothers, kAsksForValues, kMixesShapes, kSpeaksOfMetadata };
   explicit Crooked(Does does)
       : Module("Crooked"),
         does_(does),
@@ -45,6 +45,7 @@ class Crooked final : public fsdp::Module {
    protected:
     Tensors forward(Tensors inputs) override {
       if (does_ == Does::kMixesShapes) inputs[0] = at::add(inputs[0], at::ones({3, 5, 7}, inputs[0].options()));
+      TORCH_CHECK(does_ != Does::kSpeaksOfMetadata, "the metadata of a tensor cannot change");
       if (at::sum(inputs[0]).item<float>() > 0) inputs[0] = at::neg(inputs[0]);
       return inputs;
     }
@@ -101,6 +102,11 @@ TEST(ModuleMessages, WhatDependsOnValuesNamesTheModuleWhereThereAreNone) {
   EXPECT_THAT(crooked(Crooked::Does::kAsksForValues, true),
               AllOf(StartsWith("[asks] Asks: "), HasSubstr("has none"), HasSubstr("--device cpu")));
   EXPECT_EQ(crooked(Crooked::Does::kAsksForValues, false), "");
+}
+
+TEST(ModuleMessages, MetadataIsNoWantOfValues) {
+  EXPECT_THAT(crooked(Crooked::Does::kSpeaksOfMetadata, false),
+              AllOf(StartsWith("[asks] Asks: the metadata"), testing::Not(HasSubstr("has none"))));
 }
 
 TEST(ModuleMessages, AnyErrorOfPyTorchNamesTheModule) {

@@ -1,5 +1,4 @@
 """Numbers made from a counter, the same on every machine: splitmix64 (tests/data/goldens/README.md)."""
-import torch
 
 MASK = (1 << 64) - 1
 GAMMA = 0x9E3779B97F4A7C15
@@ -23,6 +22,7 @@ def output(seed, n):
 
 def top_bits(seed, count, bits):
     """The highest `bits` bits of outputs 0..count-1 of the generator, as int64 (torch's shifts keep the sign: it is masked off)."""
+    import torch
 
     def right(z, n):
         return (z >> n) & ((1 << (64 - n)) - 1)

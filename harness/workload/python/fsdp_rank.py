@@ -99,14 +99,6 @@ def process_ns():
     return int((u.ru_utime + u.ru_stime) * 1e9)
 
 
-def seconds(text):
-    """"60s", "500ms" """
-    for unit, factor in (("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("min", 60), ("s", 1), ("h", 3600)):
-        if text.endswith(unit):
-            return float(text[:-len(unit)]) * factor
-    return float(text)
-
-
 class Training:
     """The model under FSDP, and a step of it."""
 
@@ -213,7 +205,7 @@ class Rank:
 
         if self.device.type == "cpu" and self.job["master_host"] in ("127.0.0.1", "::1"):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        patience = seconds(self.job["settings"]["step_timeout"])
+        patience = self.job["pytorch"]["step_timeout_s"]
         self.store = leader_store(self.link, patience, self.job["rank"], self.job["world"])  # kept: the group holds it without owning its Python half
         dist.init_process_group(self.environment["collectives"], rank=self.job["rank"], world_size=self.job["world"], store=self.store,
                                 timeout=datetime.timedelta(seconds=patience))

@@ -3,6 +3,7 @@
 What PyTorch cannot express is refused before a rank starts (harness/sweep/runtime_limits.h); here is only the mapping.
 Sources: torch.distributed.fsdp of PyTorch 2.11, fully_shard (FSDP2) and FullyShardedDataParallel (FSDP1).
 """
+import contextlib
 import functools
 
 import torch
@@ -14,10 +15,6 @@ DTYPE = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 def dtype_of(name):
     """None for "auto" and its like: as it is."""
     return DTYPE.get(name)
-
-
-def number(text, none=("none", "auto", "unlimited")):
-    return None if text in none else int(text)
 
 
 class Wrapped:
@@ -44,8 +41,6 @@ def checkpointed(module, blocks):
 # ---- FSDP2 -----------------------------------------------------------------------------------------------------------
 class Fsdp2(Wrapped):
     def begin_micro_batch(self, sync, last):
-        import contextlib
-
         self.module.set_requires_gradient_sync(sync)
         self.module.set_requires_all_reduce(last)  # hybrid: across groups only once a step
         return contextlib.nullcontext()
@@ -111,8 +106,6 @@ def depth_of(at, module):
 # ---- FSDP1 -----------------------------------------------------------------------------------------------------------
 class Fsdp1(Wrapped):
     def begin_micro_batch(self, sync, last):
-        import contextlib
-
         return contextlib.nullcontext() if sync else self.module.no_sync()
 
     def clip(self, limit):
