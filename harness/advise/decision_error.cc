@@ -49,8 +49,8 @@ bool is_default_policy(const CaseRecord& c) {
     const std::string own = setting(c, name);
     return own.empty() || own == value;
   };
-  return is("wrap", "block") && is("strategy", "full_shard") && is("reshard_after_forward", "auto") &&
-         is("backward_prefetch", "pre");
+  return is("wrap", "block") && is("strategy", "full_shard") &&
+         (is("reshard_after_forward", "auto") || is("reshard_after_forward", "true")) && is("backward_prefetch", "pre");
 }
 
 }  // namespace harness

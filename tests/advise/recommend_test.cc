@@ -236,6 +236,19 @@ TEST(Recommend, WithinTheErrorOfAPredictionTheDefaultIsTaken) {
   EXPECT_THAT(recommendation_text(r, cases), HasSubstr("as fast    2 others within the error"));
 }
 
+// A sweep over true and false does not offer `auto`; freed after forward is PyTorch's default all the same.
+TEST(Recommend, FreedAfterForwardIsTheDefaultInWordsToo) {
+  const auto choice = [](const char* wrap, const char* reshard) {
+    return std::vector<std::pair<std::string, std::string>>{{"wrap", wrap}, {"reshard_after_forward", reshard}};
+  };
+  const std::vector<CaseRecord> cases = {foretold(choice("block", "false"), 9'900'000, 62'000'000, 5),
+                                         foretold(choice("blocks:2", "true"), 10'000'000, 61'000'000, 3),
+                                         foretold(choice("block", "true"), 10'010'000, 60'000'000, 5)};
+  RecommendOptions options;
+  options.memory = 100'000'000;
+  EXPECT_EQ(recommend(cases, options).at(0).best->index, 2u);
+}
+
 TEST(Recommend, InsideAGroupLessMemoryGoesFirstAndFewerUnitsLast) {
   std::vector<CaseRecord> cases = {foretold({{"wrap", "block"}}, 10'000'000, 60'000'000, 5),
                                    foretold({{"wrap", "sublayer"}}, 10'100'000, 40'000'000, 9)};

@@ -234,6 +234,14 @@ class ReportPage(unittest.TestCase):
                          ["How should I wrap it?", "Why is it slow there?", "Where does it stop fitting?"])
         self.assertTrue(tab.run("document.querySelector('#answers').getBoundingClientRect().bottom < innerHeight"))
 
+    def test_no_end_of_an_answer_is_lost(self):
+        """What is longer than its place can be scrolled to."""
+        lost = "[...document.querySelectorAll('.answer p')].filter((p) => p.scrollHeight > p.clientHeight + 1 && getComputedStyle(p).overflowY === 'hidden').length"
+        for name in ("forty", "many", "hostile", "predicted"):
+            for width in (500, 1024, 1440):
+                with self.subTest(page=name, width=width):
+                    self.assertEqual(self.tab(name, width).run(lost), 0)
+
     def test_charts_have_axes_with_names(self):
         tab = self.tab("forty")
         names = tab.run("[...document.querySelectorAll('.chart .axis-name')].map((t) => t.textContent)")
